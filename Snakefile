@@ -1,0 +1,40 @@
+"""Greedy-Gnorm: head pruning by gradient norms, against entropy, inverse orders and random."""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config.yaml"
+
+
+report: "report/workflow.rst"
+
+
+include: "rules/common.smk"
+include: "rules/data.smk"
+include: "rules/entropy.smk"
+include: "rules/prune.smk"
+include: "rules/aggregate.smk"
+include: "rules/figures.smk"
+include: "rules/report.smk"
+
+
+localrules:
+    all,
+    datasets,
+    checkpoints,
+    entropy,
+    trajectories,
+    exports,
+    tables,
+    figures,
+
+
+rule all:
+    default_target: True
+    input:
+        rules.exports.input,
+        rules.tables.input,
+        rules.figures.input,
+        rules.report.input,

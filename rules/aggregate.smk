@@ -1,0 +1,157 @@
+"""From raw results to the published formats, the tidy table, solutions and tables."""
+
+
+rule exports:
+    input:
+        [
+            f"results/{SUITE}/experiments_results/{interchange.accuracy_file(m, s)}"
+            for m in MODELS
+            for s in RANKED
+        ],
+        [random_workbooks(m) for m in MODELS if RANDOM],
+        [published_entropy(m) for m in MODELS],
+
+
+rule tables:
+    input:
+        expand(
+            "results/{suite}/tables/{table}.{kind}",
+            suite=SUITE,
+            table=TABLES,
+            kind=["csv", "md", "tex"],
+        ),
+        expand("results/{suite}/{file}", suite=SUITE, file=["all.xlsx", "tidy.csv"]),
+
+
+rule collect_results:
+    input:
+        trajectories=[path for path, *_ in all_trajectories()],
+        random=[path for path, *_ in all_trial_tables()],
+        code=code("collect_results"),
+    output:
+        "results/{suite}/tidy.csv",
+    log:
+        "results/{suite}/logs/collect_results.log",
+    threads: 1
+    resources:
+        mem_mb=2000,
+    params:
+        trajectories=all_trajectories(),
+        random=all_trial_tables(),
+    conda:
+        "../envs/plots.yaml"
+    script:
+        "../scripts/collect_results.py"
+
+
+rule find_solution:
+    input:
+        checkpoint="results/{suite}/{model}/checkpoint",
+        trajectory=lambda wildcards: trajectory(
+            wildcards.model, SETTINGS["solutions"]["strategy"], 0
+        ),
+        code=code("find_solution"),
+    output:
+        solution="results/{suite}/solutions/{model}/solution.json",
+        mask="results/{suite}/solutions/{model}/mask.csv",
+        parameters="results/{suite}/solutions/{model}/parameters.csv",
+    log:
+        "results/{suite}/logs/find_solution/{model}.log",
+    threads: 1
+    resources:
+        mem_mb=4000,
+    params:
+        strategy=SETTINGS["solutions"]["strategy"],
+        tolerance=SETTINGS["solutions"]["tolerance"],
+        fixed=setting("solution"),
+        threads=1,
+    conda:
+        "../envs/torch.yaml"
+    script:
+        "../scripts/find_solution.py"
+
+
+rule export_accuracy:
+    input:
+        trajectory=lambda wildcards: trajectory(
+            wildcards.model, PUBLISHED[wildcards.published], 0
+        ),
+        code=code("export_accuracy"),
+    output:
+        "results/{suite}/experiments_results/pruned_heads_accuracy({model})basedon{published}.csv",
+    log:
+        "results/{suite}/logs/export_accuracy/{model}_{published}.log",
+    threads: 1
+    resources:
+        mem_mb=500,
+    conda:
+        "../envs/plots.yaml"
+    script:
+        "../scripts/export_accuracy.py"
+
+
+rule export_random:
+    input:
+        trials=lambda wildcards: f"results/{SUITE}/{wildcards.model}/{RANDOM[0]}/trials.csv",
+        code=code("export_random"),
+    output:
+        "results/{suite}/experiments_results/{model}randompruned_heads_data_{size}_{group}.xlsx",
+    log:
+        "results/{suite}/logs/export_random/{model}_{size}_{group}.log",
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        first=lambda wildcards: trial_range(wildcards)[0],
+        last=lambda wildcards: trial_range(wildcards)[1],
+    conda:
+        "../envs/plots.yaml"
+    script:
+        "../scripts/export_random.py"
+
+
+rule make_table:
+    input:
+        needs=lambda wildcards: needs(f"tables.{wildcards.table}"),
+        code=lambda wildcards: code("make_table", f"tables.{wildcards.table}"),
+    output:
+        csv=report(
+            "results/{suite}/tables/{table}.csv",
+            caption="../report/described.rst",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
+        markdown="results/{suite}/tables/{table}.md",
+        latex="results/{suite}/tables/{table}.tex",
+    log:
+        "results/{suite}/logs/make_table/{table}.log",
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        models=TITLES,
+        strategies=SETTINGS["strategies"],
+        settings=SETTINGS["solutions"],
+        caption=lambda wildcards: caption(f"tables.{wildcards.table}"),
+    conda:
+        "../envs/plots.yaml"
+    script:
+        "../scripts/make_table.py"
+
+
+rule make_workbook:
+    input:
+        tables=expand("results/{suite}/tables/{table}.csv", suite=SUITE, table=TABLES),
+        tidy="results/{suite}/tidy.csv",
+        code=code("make_workbook"),
+    output:
+        "results/{suite}/all.xlsx",
+    log:
+        "results/{suite}/logs/make_workbook.log",
+    threads: 1
+    resources:
+        mem_mb=1000,
+    conda:
+        "../envs/plots.yaml"
+    script:
+        "../scripts/make_workbook.py"

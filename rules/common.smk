@@ -1,0 +1,200 @@
+"""Everything the rules look up: settings, names, and the code a rule depends on."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(workflow.basedir)
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from gnorm import UserError, imports, interchange, settings
+
+try:
+    SETTINGS = settings.load(config, ROOT)
+except UserError as error:
+    sys.exit(f"Error in the configuration: {error}")
+
+SUITE = SETTINGS["suite"]
+MODELS = SETTINGS["models"]
+JOBS = SETTINGS["jobs"]
+RUNS = range(SETTINGS["runs"])
+RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] != "random"]
+RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
+FIGURES = SETTINGS["figures"]["draw"]
+TABLES = SETTINGS["tables"]
+PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
+TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
+
+
+wildcard_constraints:
+    suite=re.escape(SUITE),
+    model="|".join(map(re.escape, MODELS)),
+    strategy="|".join(map(re.escape, SETTINGS["strategies"])),
+    figure="|".join(FIGURES),
+    table="|".join(TABLES),
+    published="|".join(map(re.escape, PUBLISHED)),
+    size=r"\d+x\d+",
+    group=r"\d+group|concated",
+    first=r"\d+",
+    last=r"\d+",
+    total=r"\d+",
+
+
+def source(name):
+    """A module of the package as a file: `scores.gnorm` is scripts/gnorm/scores/gnorm.py."""
+    return imports.PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def code(script, *modules):
+    """The modules a script imports, as inputs, plus those it loads by name.
+
+    Snakemake watches the script alone; without these, editing a module would rerun nothing.
+    """
+    named = [source(name) for name in modules]
+    files = [*imports.closure(ROOT / "scripts" / f"{script}.py", *named), *named]
+    return sorted({path.relative_to(ROOT).as_posix() for path in files})
+
+
+def setting(*keys):
+    """A model's entry of the suite, as a parameter."""
+
+    def look_up(wildcards):
+        value = MODELS[wildcards.model]
+        for key in keys:
+            value = value.get(key) if value is not None else None
+        return value
+
+    return look_up
+
+
+def dataset_code(wildcards):
+    dataset = MODELS[wildcards.model]["dataset"]
+    corpora = [f"corpora.{dataset['corpus']}"] if dataset["source"] == "generated" else []
+    return code("make_dataset", *corpora)
+
+
+def outside(section):
+    """A file or folder that a suite entry takes from outside the workflow, if it does."""
+
+    def look_up(wildcards):
+        path = MODELS[wildcards.model][section].get("path")
+        return [path] if path else []
+
+    return look_up
+
+
+def chunks(count, size):
+    """(first, last) of consecutive parts of `size`, the last one shorter if need be."""
+    return [(first, min(first + size, count) - 1) for first in range(0, count, size)]
+
+
+def entropy_rows(model):
+    rows = MODELS[model]["rows"]
+    return rows["calibration"] if rows["entropy"] == "same" else rows["entropy"]
+
+
+def shard_chunks(model):
+    return chunks(entropy_rows(model), MODELS[model]["shard_rows"])
+
+
+def shards(wildcards):
+    return [
+        f"results/{SUITE}/{wildcards.model}/entropy/shards/{first}-{last}.pt"
+        for first, last in shard_chunks(wildcards.model)
+    ]
+
+
+def ranks_by_shards(strategy):
+    """Entropy taken once is read from the shards; any other score is computed while pruning."""
+    entry = SETTINGS["strategies"][strategy]
+    return entry["score"] == "entropy" and entry["rescore"] == "never"
+
+
+def shards_if_ranked_by(wildcards):
+    return shards(wildcards) if ranks_by_shards(wildcards.strategy) else []
+
+
+def score_code(wildcards):
+    return code("prune_heads", f"scores.{SETTINGS['strategies'][wildcards.strategy]['score']}")
+
+
+def trials(model, strategy):
+    """Random trials of one group."""
+    return MODELS[model]["random"].get("trials", SETTINGS["strategies"][strategy]["trials"])
+
+
+def all_trials(model, strategy):
+    return trials(model, strategy) * MODELS[model]["random"]["groups"]
+
+
+def trial_shards(wildcards):
+    parts = chunks(all_trials(wildcards.model, wildcards.strategy), JOBS["trials_per_job"])
+    return [
+        f"results/{SUITE}/{wildcards.model}/{wildcards.strategy}/shards/{first}-{last}.csv"
+        for first, last in parts
+    ]
+
+
+def random_workbooks(model):
+    """Published names of a model's random workbooks: one a group, and the joined one if several.
+
+    They hold the first random strategy; the published names have room for one.
+    """
+    levels, groups = MODELS[model]["random"]["levels"], MODELS[model]["random"]["groups"]
+    size = trials(model, RANDOM[0])
+    names = [interchange.random_file(model, size, levels, k + 1) for k in range(groups)]
+    if groups > 1:
+        names.append(interchange.joined_random_file(model, size, levels))
+    return [f"results/{SUITE}/experiments_results/{name}" for name in names]
+
+
+def trial_range(wildcards):
+    """First and last trial of a published workbook."""
+    size = trials(wildcards.model, RANDOM[0])
+    if wildcards.group == "concated":
+        return 0, all_trials(wildcards.model, RANDOM[0]) - 1
+    group = int(wildcards.group.removesuffix("group"))
+    return (group - 1) * size, group * size - 1
+
+
+def published_entropy(model):
+    """Published names of a model's entropy shards, and of their mean."""
+    prefix = f"results/{SUITE}/AE_calculation_results"
+    parts = [f"{prefix}/{interchange.shard_file(model, *part)}" for part in shard_chunks(model)]
+    return parts, f"{prefix}/{interchange.entropy_file(model, entropy_rows(model))}"
+
+
+def trajectory(model, strategy, run):
+    return f"results/{SUITE}/{model}/trajectories/{strategy}/run{run}.csv"
+
+
+def all_trajectories():
+    """(file, model, strategy, run) of each."""
+    return [(trajectory(m, s, r), m, s, r) for m in MODELS for s in RANKED for r in RUNS]
+
+
+def all_trial_tables():
+    """(file, model, strategy) of each."""
+    return [(f"results/{SUITE}/{m}/{s}/trials.csv", m, s) for m in MODELS for s in RANDOM]
+
+
+# What tables and figures may need of the results, by the names in their NEEDS.
+NEEDS = {
+    "tidy": [f"results/{SUITE}/tidy.csv"],
+    "heads": [f"results/{SUITE}/{model}/heads.json" for model in MODELS],
+    "solutions": [
+        f"results/{SUITE}/solutions/{model}/{name}"
+        for model in MODELS
+        for name in ("solution.json", "mask.csv", "parameters.csv")
+    ],
+    "gradients": [f"results/{SUITE}/{model}/gradient_change.npz" for model in MODELS],
+    "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS],
+}
+
+
+def needs(module):
+    return [path for need in imports.constant(source(module), "NEEDS") for path in NEEDS[need]]
+
+
+def caption(module):
+    return imports.docstring(source(module))

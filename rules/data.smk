@@ -1,0 +1,71 @@
+"""From a suite entry to a dataset and a checkpoint."""
+
+
+rule datasets:
+    input:
+        expand("results/{suite}/{model}/dataset/summary.md", suite=SUITE, model=MODELS),
+
+
+rule checkpoints:
+    input:
+        expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=MODELS),
+
+
+rule make_dataset:
+    input:
+        outside("dataset"),
+        code=dataset_code,
+    output:
+        rows=ensure("results/{suite}/{model}/dataset/rows.parquet", non_empty=True),
+        splits="results/{suite}/{model}/dataset/splits.json",
+        summary=report(
+            "results/{suite}/{model}/dataset/summary.md",
+            caption="../report/dataset.rst",
+            category="Data",
+            labels={"model": "{model}"},
+        ),
+        tokenizer=directory("results/{suite}/{model}/dataset/tokenizer"),
+    log:
+        "results/{suite}/logs/make_dataset/{model}.log",
+    threads: 1
+    resources:
+        mem_mb=4000,
+    params:
+        dataset=setting("dataset"),
+        checkpoint=setting("checkpoint"),
+        counts=setting("rows"),
+        seed=SETTINGS["seed"],
+    conda:
+        "../envs/data.yaml"
+    script:
+        "../scripts/make_dataset.py"
+
+
+rule make_checkpoint:
+    input:
+        outside("checkpoint"),
+        rows="results/{suite}/{model}/dataset/rows.parquet",
+        splits="results/{suite}/{model}/dataset/splits.json",
+        tokenizer="results/{suite}/{model}/dataset/tokenizer",
+        code=code("make_checkpoint"),
+    output:
+        checkpoint=directory("results/{suite}/{model}/checkpoint"),
+        heads="results/{suite}/{model}/heads.json",
+    log:
+        "results/{suite}/logs/make_checkpoint/{model}.log",
+    benchmark:
+        "results/{suite}/benchmarks/make_checkpoint/{model}.tsv"
+    threads: JOBS["threads"]
+    resources:
+        gpu=1,
+        mem_mb=4000,
+    params:
+        dataset_folder=subpath(input.rows, parent=True),
+        checkpoint=setting("checkpoint"),
+        seed=SETTINGS["seed"],
+        tokens=SETTINGS["batch_tokens"],
+        threads=JOBS["threads"],
+    conda:
+        "../envs/torch.yaml"
+    script:
+        "../scripts/make_checkpoint.py"

@@ -1,0 +1,37 @@
+"""Figures, each drawn from the results it needs."""
+
+
+rule figures:
+    input:
+        expand(
+            "figures/{suite}/{figure}.{kind}", suite=SUITE, figure=FIGURES, kind=["png", "pdf"]
+        ),
+
+
+rule draw_figure:
+    input:
+        needs=lambda wildcards: needs(f"figures.{wildcards.figure.lower()}"),
+        code=lambda wildcards: code("draw_figure", f"figures.{wildcards.figure.lower()}"),
+    output:
+        png=report(
+            "figures/{suite}/{figure}.png",
+            caption="../report/described.rst",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
+        pdf="figures/{suite}/{figure}.pdf",
+    log:
+        "results/{suite}/logs/draw_figure/{figure}.log",
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        models=TITLES,
+        strategies=SETTINGS["strategies"],
+        settings={**SETTINGS["solutions"], "columns": SETTINGS["figures"]["columns"]},
+        dpi=SETTINGS["figures"]["dpi"],
+        caption=lambda wildcards: caption(f"figures.{wildcards.figure.lower()}"),
+    conda:
+        "../envs/plots.yaml"
+    script:
+        "../scripts/draw_figure.py"

@@ -1,0 +1,30 @@
+"""The HTML report of a finished suite."""
+
+
+rule report:
+    input:
+        expand("results/{suite}/report.html", suite=SUITE),
+
+
+rule write_report:
+    input:
+        rules.datasets.input,
+        rules.tables.input,
+        rules.figures.input,
+        code=code("write_report"),
+    output:
+        report="results/{suite}/report.html",
+        config="results/{suite}/config.yaml",
+    log:
+        "results/{suite}/logs/write_report.log",
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        config=config,
+        snakefile=str(workflow.main_snakefile),
+        targets=["datasets", "tables", "figures"],
+    conda:
+        "../envs/plots.yaml"
+    script:
+        "../scripts/write_report.py"

@@ -1,0 +1,37 @@
+"""Every trajectory and random trial in one long table."""
+
+import pandas as pd
+from gnorm.files import atomic
+from gnorm.logs import log, start
+
+COLUMNS = (
+    "model strategy run trial step heads_pruned fraction_pruned layer head score accuracy correct evaluated "
+    "parameters seconds"
+).split()
+
+
+def trajectory(path, model, strategy, run):
+    table = pd.read_csv(path)
+    table["heads_pruned"] = table["heads_left"].iloc[0] - table["heads_left"]
+    table["fraction_pruned"] = table["heads_pruned"] / table["heads_left"].iloc[0]
+    return table.assign(model=model, strategy=strategy, run=run)
+
+
+def trials(path, model, strategy):
+    table = pd.read_csv(path)
+    table["fraction_pruned"] = table["heads_pruned"] / table["heads_pruned"].max()
+    return table.assign(model=model, strategy=strategy)
+
+
+def main(trajectories, random, output):
+    parts = [trajectory(*entry) for entry in trajectories] + [trials(*entry) for entry in random]
+    table = pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
+    table = table.astype({c: "Int64" for c in ("run", "trial", "step", "layer", "head")})
+    log.info("%d rows", len(table))
+    with atomic(output) as temporary:
+        table.to_csv(temporary, index=False)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], "tidy table")
+    main(snakemake.params.trajectories, snakemake.params.random, snakemake.output[0])

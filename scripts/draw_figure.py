@@ -1,0 +1,25 @@
+"""One figure as PNG and PDF."""
+
+from gnorm import figures
+from gnorm.figures import style
+from gnorm.logs import start
+from gnorm.results import Results
+
+
+def main(name, root, models, strategies, settings, dpi, png, pdf):
+    module = figures.load(name)
+    style.save(module.draw(Results(root, models, strategies, module.NEEDS), settings), png, pdf, dpi)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"figure {snakemake.wildcards.figure}")
+    main(
+        snakemake.wildcards.figure,
+        f"results/{snakemake.wildcards.suite}",
+        snakemake.params.models,
+        snakemake.params.strategies,
+        snakemake.params.settings,
+        snakemake.params.dpi,
+        snakemake.output.png,
+        snakemake.output.pdf,
+    )

@@ -1,0 +1,59 @@
+"""Attention entropies of a shard of rows."""
+
+import torch
+from gnorm import batches, checkpoints
+from gnorm.files import save_tensors
+from gnorm.heads import head_map
+from gnorm.logs import progress, start
+from gnorm.rows import read
+from gnorm.scores.entropy import VARIANTS, of_rows
+
+
+def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, output, mean_file):
+    model, tokenizer = checkpoints.load(checkpoint, attention="eager")
+    heads = head_map(model)
+    rows = read(dataset_folder, "entropy")[first : last + 1]
+    made = batches.make(tokenizer, rows, tokens)
+    shape = (heads.layers, heads.heads)
+    ranked = torch.zeros(len(rows), *shape, dtype=torch.float64)
+    sums = {v: torch.zeros(shape, dtype=torch.float64) for v in VARIANTS}
+    nan, inf = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
+    for batch in progress(made, "batch", len(made)):
+        found = of_rows(model, heads, batch, epsilon)
+        ranked[batch.positions] = found.values[variant].cpu()
+        for v in VARIANTS:
+            sums[v] += found.values[v].sum(0).cpu()
+        nan += (found.nan > 0).sum(0).cpu()
+        inf += (found.inf > 0).sum(0).cpu()
+    save_tensors(
+        output,
+        {
+            "first": first,
+            "last": last,
+            "rows": torch.tensor([row["row"] for row in rows]),
+            "variant": variant,
+            "epsilon": epsilon,
+            "ranked": ranked,
+            "sums": sums,
+            "nan_rows": nan,
+            "inf_rows": inf,
+        },
+    )
+    save_tensors(mean_file, ranked.mean(0).float())
+
+
+if __name__ == "__main__":
+    wildcards = snakemake.wildcards
+    start(snakemake.log[0], f"{wildcards.model} entropy {wildcards.first}-{wildcards.last}")
+    torch.set_num_threads(snakemake.params.threads)
+    main(
+        snakemake.params.dataset_folder,
+        snakemake.input.checkpoint,
+        int(wildcards.first),
+        int(wildcards.last),
+        snakemake.params.epsilon,
+        snakemake.params.variant,
+        snakemake.params.tokens,
+        snakemake.output.shard,
+        snakemake.output.mean,
+    )

@@ -1,0 +1,21 @@
+"""A trajectory under the published file name and columns."""
+
+import csv
+
+from gnorm.files import atomic
+from gnorm.logs import start
+
+
+def main(trajectory, output):
+    with open(trajectory, newline="") as file:
+        steps = list(csv.DictReader(file))
+    total = int(steps[0]["heads_left"])
+    with atomic(output) as temporary, open(temporary, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["Pruned_Heads", "Accuracy"])
+        writer.writerows([total - int(step["heads_left"]), step["accuracy"]] for step in steps)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} {snakemake.wildcards.published}")
+    main(snakemake.input.trajectory, snakemake.output[0])

@@ -1,0 +1,15 @@
+"""Random trials under a published workbook name: one group, or all groups joined."""
+
+import pandas as pd
+from gnorm import workbooks
+from gnorm.logs import start
+
+
+def main(trials_file, first, last, output):
+    table = pd.read_csv(trials_file)
+    workbooks.write(output, {"Sheet1": workbooks.random_table(table[table["trial"].between(first, last)])})
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} random {snakemake.wildcards.group}")
+    main(snakemake.input.trials, snakemake.params.first, snakemake.params.last, snakemake.output[0])

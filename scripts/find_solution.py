@@ -1,0 +1,87 @@
+"""The point to stop at, its mask, and the model's parameters before and after."""
+
+import pandas as pd
+import torch
+from gnorm import UserError, checkpoints, surgery
+from gnorm.accounting import MEGABYTE, modules
+from gnorm.curves import stop_point
+from gnorm.files import atomic, write_json
+from gnorm.heads import head_map
+from gnorm.logs import log, start
+
+
+def pick(trajectory, tolerance, fixed):
+    """The step to stop at, and how it was chosen."""
+    if fixed is None:
+        return stop_point(trajectory["accuracy"].tolist(), tolerance), "automatic"
+    pruned = (trajectory["heads_left"].iloc[0] - trajectory["heads_left"]).tolist()
+    if fixed not in pruned:
+        raise UserError(f"solution: {fixed} heads cannot be pruned; possible: {', '.join(map(str, pruned))}")
+    return pruned.index(fixed), "fixed"
+
+
+def compare(before, after):
+    """Parameters, share and megabytes of each module, before and after."""
+    table = pd.DataFrame(before, columns=["module", "depth", "parameters before"])
+    table["parameters after"] = [size for _, _, size in after]
+    for when in ("before", "after"):
+        size = table[f"parameters {when}"]
+        table[f"share {when} (%)"] = 100 * size / size.iloc[0]
+        table[f"MB {when}"] = size * 4 / MEGABYTE
+    order = ["parameters before", "share before (%)", "MB before", "parameters after", "share after (%)", "MB after"]
+    return table[["module", *order]]
+
+
+def main(checkpoint, trajectory_file, strategy, tolerance, fixed, solution_file, mask_file, parameters_file):
+    trajectory = pd.read_csv(trajectory_file)
+    step, chosen = pick(trajectory, tolerance, fixed)
+    order = trajectory.loc[1:step, ["layer", "head"]].astype(int).values.tolist()
+    model, _ = checkpoints.load(checkpoint)
+    heads = head_map(model)
+    before = modules(model)
+    if order:
+        surgery.prune(model, heads, [tuple(slot) for slot in order])
+    after = modules(model)
+    table = compare(before, after)
+
+    def point(at, rows):
+        return {
+            "accuracy": float(trajectory["accuracy"].iloc[at]),
+            "parameters": rows[0][2],
+            "megabytes": rows[0][2] * 4 / MEGABYTE,
+        }
+
+    log.info("stop after %d of %d heads", heads.total - heads.left(model), heads.total)
+    with atomic(mask_file) as temporary:
+        pd.DataFrame(heads.kept(model).int().numpy()).to_csv(temporary, index=False, header=False)
+    with atomic(parameters_file) as temporary:
+        table.to_csv(temporary, index=False)
+    write_json(
+        solution_file,
+        {
+            "strategy": strategy,
+            "chosen": chosen,
+            "tolerance": tolerance,
+            "heads": heads.total,
+            "heads_pruned": heads.total - heads.left(model),
+            "steps": step,
+            "pruned_slots": order,
+            "before": point(0, before),
+            "after": point(step, after),
+        },
+    )
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} solution")
+    torch.set_num_threads(snakemake.params.threads)
+    main(
+        snakemake.input.checkpoint,
+        snakemake.input.trajectory,
+        snakemake.params.strategy,
+        snakemake.params.tolerance,
+        snakemake.params.fixed,
+        snakemake.output.solution,
+        snakemake.output.mask,
+        snakemake.output.parameters,
+    )

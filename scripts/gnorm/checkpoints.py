@@ -1,0 +1,114 @@
+"""Models and tokenizers: load, train, save."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
+
+from gnorm import UserError
+from gnorm.batches import encode
+from gnorm.files import atomic
+from gnorm.logs import log
+
+
+def device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load(folder: str | Path, attention: str = "sdpa") -> tuple[nn.Module, PreTrainedTokenizerBase]:
+    """A frozen model in evaluation mode, on the device there is, and its tokenizer."""
+    if not Path(folder, "config.json").exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
+    )
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return model.to(device()).eval().requires_grad_(False), tokenizer
+
+
+def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+    with atomic(folder) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+
+
+def check_classes(model: nn.Module, classes: Sequence[str]) -> None:
+    if model.config.num_labels != len(classes):
+        raise UserError(
+            f"the model has {model.config.num_labels} classes, the dataset lists {len(classes)} "
+            f"({', '.join(classes)}): put `classes:` in the order of the model's outputs"
+        )
+
+
+def train(
+    architecture: dict,
+    training: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    classes: Sequence[str],
+    seed: int,
+) -> nn.Module:
+    """A classifier of the given architecture, trained from scratch on `rows`."""
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+    offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
+    config = AutoConfig.for_model(
+        architecture["family"],
+        vocab_size=len(tokenizer),
+        hidden_size=architecture["width"],
+        num_hidden_layers=architecture["layers"],
+        num_attention_heads=architecture["heads"],
+        intermediate_size=architecture["feed_forward"],
+        max_position_embeddings=tokenizer.model_max_length + offset,
+        id2label=dict(enumerate(classes)),
+        label2id={name: i for i, name in enumerate(classes)},
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        classifier_dropout_prob=0.0,
+        initializer_range=0.05,  # 0.02 is meant for widths near 768
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        type_vocab_size=2,
+        **({"embedding_size": architecture["width"]} if architecture["family"] == "albert" else {}),
+    )
+    model = AutoModelForSequenceClassification.from_config(config).to(device()).train()
+    encoded = encode(tokenizer, rows)
+    size, epochs = training["batch"], training["epochs"]
+    steps = epochs * -(-len(rows) // size)
+    warm = max(1, steps // 10)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=training["rate"], weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warm, (steps - step) / max(1, steps - warm))
+    )
+    shuffle, order = random.Random(seed), list(range(len(rows)))
+    began = time.monotonic()
+    for epoch in range(epochs):
+        shuffle.shuffle(order)
+        total = 0.0
+        for first in range(0, len(order), size):
+            chosen = order[first : first + size]
+            inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
+            labels = torch.tensor([rows[i]["label"] for i in chosen], device=model.device)
+            loss = nn.functional.cross_entropy(model(**inputs).logits, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+            optimizer.step()
+            schedule.step()
+            total += loss.item() * len(chosen)
+        elapsed = time.monotonic() - began
+        log.info(
+            "epoch %d/%d, loss %.4f, about %.0f s left",
+            epoch + 1,
+            epochs,
+            total / len(rows),
+            elapsed / (epoch + 1) * (epochs - epoch - 1),
+        )
+    return model.eval().requires_grad_(False)

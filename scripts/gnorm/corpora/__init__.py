@@ -1,0 +1,33 @@
+"""Generated corpora: seeded stand-ins for the four tasks of the paper.
+
+One module a corpus, found by its file name. Each has `LABELS`, the label names in
+class order (a name in `UNSCORED` has no class and is left out of the accuracy), and
+`sample(rng)`, which draws one row as (text, pair or None, label name).
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from types import ModuleType
+
+
+def load(name: str) -> ModuleType:
+    """The corpus module called `name`, imported alone so that a rule can declare it alone."""
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def draw(name: str, count: int, seed: int) -> list[dict]:
+    """`count` rows with distinct texts, labels in equal shares up to chance."""
+    corpus, rng, seen, rows = load(name), random.Random(f"{name} {seed}"), set(), []
+    repeats = 0
+    while len(rows) < count:
+        text, pair, label = corpus.sample(rng)
+        if (text, pair) in seen:
+            repeats += 1
+            if repeats > 20 * count:
+                raise ValueError(f"corpus {name} has fewer than {count} distinct rows")
+            continue
+        seen.add((text, pair))
+        rows.append({"text": text, "pair": pair, "label_name": label})
+    return rows

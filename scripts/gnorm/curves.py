@@ -1,0 +1,28 @@
+"""Numbers read off an accuracy curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def area(fraction: Sequence[float], accuracy: Sequence[float]) -> float:
+    """Area under accuracy over the pruned fraction (trapezoid); NaN unless it runs from 0 to 1."""
+    if not np.isclose(fraction[0], 0) or not np.isclose(fraction[-1], 1):
+        return float("nan")
+    return float(np.trapezoid(accuracy, fraction))
+
+
+def accuracy_at(fraction: Sequence[float], accuracy: Sequence[float], share: float) -> float:
+    """Accuracy with `share` of the heads pruned, between two steps linearly; NaN past the end."""
+    if share > fraction[-1] + 1e-12:
+        return float("nan")
+    return float(np.interp(share, fraction, accuracy))
+
+
+def stop_point(accuracy: Sequence[float], tolerance: float) -> int:
+    """The last step whose accuracy is at least a0 - tolerance * (a0 - aN); rebounds count."""
+    threshold = accuracy[0] - tolerance * (accuracy[0] - accuracy[-1])
+    # The threshold is rounded: an accuracy equal to it must not fall below by an ulp.
+    return max(step for step, value in enumerate(accuracy) if value >= threshold - 1e-12)

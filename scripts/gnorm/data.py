@@ -1,0 +1,140 @@
+"""Making the datasets of a suite: rows, index lists, and what a person wants to see of them first."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import datasets
+import numpy as np
+
+from gnorm import UserError, corpora
+from gnorm.files import atomic
+from gnorm.rows import NO_CLASS
+
+FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+
+
+def make(dataset: dict, counts: dict, seed: int) -> tuple[datasets.Dataset, dict[str, list[int]], list[str]]:
+    """All rows of a suite entry, its index lists and its class names.
+
+    The index lists are `train`, `calibration`, `entropy` and `evaluation`.
+    """
+    if dataset["source"] == "generated":
+        rows = _generated(dataset, counts, seed)
+        classes = list(corpora.load(dataset["corpus"]).LABELS)
+    else:
+        rows = _from_file(dataset)
+        classes = [str(name) for name in dataset["classes"]]
+    return rows, split(rows["label"], counts, dataset["order"], seed), classes
+
+
+def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:
+    corpus = corpora.load(dataset["corpus"])
+    needed = sum(n for n in counts.values() if isinstance(n, int))
+    # Rows without a class cannot be evaluated: draw enough that the rest still suffice.
+    names = corpus.LABELS + getattr(corpus, "UNSCORED", ())
+    needed = int(needed * len(names) / len(corpus.LABELS) * 1.05) + 10
+    rows = corpora.draw(dataset["corpus"], needed, seed)
+    classes = {name: i for i, name in enumerate(corpus.LABELS)}
+    return datasets.Dataset.from_list(
+        [{"row": i, **row, "label": classes.get(row["label_name"], NO_CLASS)} for i, row in enumerate(rows)]
+    )
+
+
+def _from_file(dataset: dict) -> datasets.Dataset:
+    path = Path(dataset["path"])
+    if path.suffix not in FORMATS:
+        raise UserError(f"dataset {path}: the file must end in one of {', '.join(FORMATS)}")
+    if not path.exists():
+        raise UserError(f"dataset {path} does not exist; set `path:` of the dataset in the suite")
+    with tempfile.TemporaryDirectory() as cache:
+        table = datasets.load_dataset(FORMATS[path.suffix], data_files=str(path), split="train", cache_dir=cache)
+        columns = [dataset["text"], dataset["label"], *([dataset["pair"]] if dataset["pair"] else [])]
+        for column in columns:
+            if column not in table.column_names:
+                have = ", ".join(table.column_names)
+                raise UserError(f"dataset {path} has no column {column!r}; it has {have}")
+        classes = {str(name): i for i, name in enumerate(dataset["classes"])}
+        unscored = {str(name) for name in dataset["unscored"]}
+        rows = []
+        for i, record in enumerate(table):
+            name = str(record[dataset["label"]])
+            if name not in classes and name not in unscored:
+                known = ", ".join(classes)
+                raise UserError(
+                    f"dataset {path}, row {i}: label {name!r} is none of the classes ({known}); "
+                    "add it to `classes:` or to `unscored:`"
+                )
+            text, pair = record[dataset["text"]], record[dataset["pair"]] if dataset["pair"] else None
+            if text is None or (dataset["pair"] and pair is None):
+                raise UserError(f"dataset {path}, row {i}: the text is missing")
+            rows.append(
+                {"row": i, "text": text, "pair": pair, "label_name": name, "label": classes.get(name, NO_CLASS)}
+            )
+    return datasets.Dataset.from_list(rows)
+
+
+def split(labels: list[int], counts: dict, order: str, seed: int) -> dict[str, list[int]]:
+    """Index lists, disjoint except where the suite says "same".
+
+    Rows that no class covers may be read by scores, but not evaluated or trained on.
+    """
+    rows = list(range(len(labels)))
+    if order == "shuffled":
+        random.Random(f"split {seed}").shuffle(rows)
+    lists: dict[str, list[int]] = {}
+    taken: set[int] = set()
+    for name, scored in (("evaluation", True), ("calibration", False), ("train", True)):
+        if counts[name] == "same":
+            continue
+        chosen = [i for i in rows if i not in taken and not (scored and labels[i] == NO_CLASS)][: counts[name]]
+        if len(chosen) < counts[name]:
+            raise UserError(f"rows.{name} asks for {counts[name]} rows, but only {len(chosen)} are left for it")
+        lists[name] = sorted(chosen)
+        taken.update(chosen)
+    if counts["evaluation"] == "same":
+        lists["evaluation"] = [i for i in lists["calibration"] if labels[i] != NO_CLASS]
+    lists["entropy"] = lists["calibration"] if counts["entropy"] == "same" else _first(rows, counts["entropy"])
+    return {name: lists[name] for name in ("train", "calibration", "entropy", "evaluation")}
+
+
+def _first(rows: list[int], count: int) -> list[int]:
+    if count > len(rows):
+        raise UserError(f"rows.entropy asks for {count} rows, but the dataset has {len(rows)}")
+    return sorted(rows[:count])
+
+
+def write(rows: datasets.Dataset, path: str | Path) -> None:
+    with atomic(path) as temporary:
+        rows.to_parquet(temporary)
+
+
+def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int], limit: int) -> str:
+    """Row counts, label balance, token lengths and first rows, as Markdown."""
+    parts = [f"# {name}: dataset\n", "| rows | count |", "|---|---:|", f"| all | {len(rows)} |"]
+    parts += [f"| {which} | {len(indices)} |" for which, indices in splits.items()]
+    shared = set(splits["calibration"]) & set(splits["evaluation"])
+    parts.append(f"\nCalibration and evaluation share {len(shared)} rows.\n")
+    parts += ["## Labels\n", "| label | class | all | evaluation |", "|---|---:|---:|---:|"]
+    every, evaluated = rows["label_name"], Counter(rows[i]["label_name"] for i in splits["evaluation"])
+    classes = dict(zip(every, rows["label"], strict=True))
+    for label, count in sorted(Counter(every).items(), key=lambda item: (classes[item[0]], item[0])):
+        number = "left out" if classes[label] == NO_CLASS else classes[label]
+        parts.append(f"| {label} | {number} | {count} | {evaluated[label]} |")
+    parts += ["\n## Tokens a row\n", "```"]
+    edges = np.histogram_bin_edges(lengths, bins=min(12, max(1, len(set(lengths)))))
+    heights, _ = np.histogram(lengths, edges)
+    for low, high, height in zip(edges, edges[1:], heights, strict=False):
+        bar = "#" * int(np.ceil(50 * height / max(heights)))
+        parts.append(f"{low:6.0f} - {high:4.0f} {height:7d} {bar}")
+    cut = sum(length > limit for length in lengths)
+    parts += ["```", f"\nShortest {min(lengths)}, median {int(np.median(lengths))}, longest {max(lengths)} tokens; "]
+    parts += [f"{cut} rows are longer than the {limit} tokens the model reads and are cut.\n"]
+    parts += ["## First rows\n", "| row | label | text |", "|---:|---|---|"]
+    for row in rows.select(range(min(8, len(rows)))):
+        text = row["text"] if row["pair"] is None else f"{row['text']} / {row['pair']}"
+        parts.append(f"| {row['row']} | {row['label_name']} | {text[:200].replace('|', ' ')} |")
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,74 @@
+"""One look for every figure: print-sized, and readable without colour."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gnorm.files import atomic
+
+# Okabe and Ito's colours, told apart by all common kinds of colour vision.
+BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, BLACK, GREY = (
+    "#0072B2 #E69F00 #009E73 #D55E00 #56B4E9 #CC79A7 #F0E442 #000000 #777777".split()
+)
+KNOWN = {
+    "greedy_gnorm": ("Greedy-Gnorm", BLUE, "-", "o"),
+    "inverse_gnorm": ("Inverse-Gnorm", RED, "--", "s"),
+    "static_gnorm": ("Static Gnorm", GREEN, "-.", "^"),
+    "ae": ("AE", ORANGE, (0, (5, 1, 1, 1, 1, 1)), "D"),
+    "inverse_ae": ("Inverse-AE", PINK, ":", "v"),
+    "random": ("Random", GREY, "-", "x"),
+}
+SPARE = [(colour, line, mark) for line in ("-", "--", ":") for colour, mark in zip((SKY, BLACK, GREY), "P*X", strict=True)]
+
+matplotlib.rcParams.update(
+    {
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": "#e6e6e6",
+        "grid.linewidth": 0.6,
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+        "pdf.fonttype": 42,  # letters stay letters in the PDF
+        "svg.fonttype": "none",
+    }
+)
+
+
+def look(strategies: list[str]) -> dict[str, tuple]:
+    """(label, colour, line, marker) of each strategy; one that is not known gets a spare look."""
+    spare = iter(SPARE * (1 + len(strategies) // len(SPARE)))
+    return {name: KNOWN.get(name) or (name.replace("_", " "), *next(spare)) for name in strategies}
+
+
+def panels(count: int, columns: int, height: float = 2.6, **options) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` axes, at most `columns` in a row; axes left over are removed."""
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    width = 3.6 * columns if columns > 1 else 5.0
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width, height * rows + 0.4), squeeze=False, layout="constrained", **options
+    )
+    flat = list(axes.flat)
+    for extra in flat[count:]:
+        extra.remove()
+    return figure, flat[:count]
+
+
+def save(figure: Figure, png: str | Path, pdf: str | Path, dpi: int) -> None:
+    # No dates inside, so that drawing twice gives the same file.
+    with atomic(png) as temporary:
+        figure.savefig(temporary, dpi=dpi, metadata={"Software": None})
+    with atomic(pdf) as temporary:
+        figure.savefig(temporary, metadata={"CreationDate": None, "ModDate": None})
+    plt.close(figure)

@@ -1,0 +1,55 @@
+"""Which modules of this package a script or module imports, read off the source without running it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
+
+def module_file(name: str) -> Path | None:
+    """The source of `gnorm...`, or None for what is not a module of this package."""
+    parts = name.split(".")
+    if parts[0] != PACKAGE.name:
+        return None
+    base = PACKAGE.joinpath(*parts[1:])
+    for path in (base / "__init__.py", base.with_suffix(".py")):
+        if path.exists():
+            return path
+    return None
+
+
+def direct(source: Path) -> set[Path]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
+    # Importing a module runs the packages above it.
+    names |= {".".join(name.split(".")[:i]) for name in names for i in range(1, name.count(".") + 1)}
+    return {path for name in names if (path := module_file(name))}
+
+
+def closure(*sources: Path) -> list[Path]:
+    """Every module of the package that `sources` import, directly or not, themselves left out."""
+    found: set[Path] = set()
+    todo = list(sources)
+    while todo:
+        new = direct(todo.pop()) - found
+        found |= new
+        todo += new
+    return sorted(found - set(sources))
+
+
+def constant(source: Path, name: str):
+    """The literal assigned to `name` in a module, without importing it."""
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and any(getattr(t, "id", None) == name for t in node.targets):
+            return ast.literal_eval(node.value)
+    raise KeyError(f"{source} does not set {name}")
+
+
+def docstring(source: Path) -> str:
+    return ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""

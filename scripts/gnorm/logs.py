@@ -1,0 +1,52 @@
+"""One logging set-up for every rule: to its log file and to the terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from gnorm import UserError
+
+Item = TypeVar("Item")
+log = logging.getLogger("gnorm")
+
+
+def start(path: str, label: str) -> logging.Logger:
+    """Log to `path` and to the terminal, where `label` tells parallel jobs apart.
+
+    An uncaught exception goes to both too; a user's mistake as a single line.
+    """
+    log.setLevel(logging.INFO)
+    log.handlers.clear()
+    to_file, to_terminal = logging.FileHandler(path, mode="w", encoding="utf-8"), logging.StreamHandler()
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    to_terminal.setFormatter(logging.Formatter(f"[{label}] %(message)s"))
+    for handler in (to_file, to_terminal):
+        log.addHandler(handler)
+
+    def report(kind, error, trace):
+        if issubclass(kind, UserError):
+            log.error("%s", error)
+        else:
+            log.error("stopped by an error", exc_info=(kind, error, trace))
+
+    sys.excepthook = report
+    return log
+
+
+def progress(items: Iterable[Item], what: str, total: int, every: float = 5.0) -> Iterator[Item]:
+    """Pass `items` through and log how far they are, at most once in `every` seconds.
+
+    Whole lines instead of a redrawn bar, so that a log file stays readable.
+    """
+    began = last = time.monotonic()
+    for done, item in enumerate(items):
+        now = time.monotonic()
+        if done and now - last >= every:
+            left = (now - began) / done * (total - done)
+            log.info("%s %d/%d, about %.0f s left", what, done, total, left)
+            last = now
+        yield item

@@ -1,0 +1,56 @@
+"""What a finished suite holds, as tables and figures read it; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnorm.files import read_json
+
+
+class Results:
+    """Reads only what a table or figure says it `NEEDS`: the rule has just those as inputs."""
+
+    def __init__(self, root: str | Path, models: dict[str, str], strategies: dict[str, dict], needs: Sequence[str]):
+        self.root = Path(root)
+        self.models = models  # name in file names -> title
+        self.strategies = strategies
+        self.needs = needs
+
+    def _path(self, need: str, name: str) -> Path:
+        if need not in self.needs:
+            raise KeyError(f"{need!r} is read but not listed in NEEDS")
+        return self.root / name
+
+    def tidy(self) -> pd.DataFrame:
+        return pd.read_csv(self._path("tidy", "tidy.csv"))
+
+    def heads(self, model: str) -> dict:
+        return read_json(self._path("heads", f"{model}/heads.json"))
+
+    def solution(self, model: str) -> dict:
+        return read_json(self._path("solutions", f"solutions/{model}/solution.json"))
+
+    def mask(self, model: str) -> np.ndarray:
+        """1 = kept, slots."""
+        return np.loadtxt(self._path("solutions", f"solutions/{model}/mask.csv"), delimiter=",", ndmin=2, dtype=int)
+
+    def modules(self, model: str) -> pd.DataFrame:
+        return pd.read_csv(self._path("solutions", f"solutions/{model}/parameters.csv"))
+
+    def gradients(self, model: str) -> dict[str, np.ndarray]:
+        with np.load(self._path("gradients", f"{model}/gradient_change.npz"), allow_pickle=False) as stored:
+            return dict(stored)
+
+    def entropy(self, model: str) -> dict:
+        return read_json(self._path("entropy", f"{model}/entropy/diagnostics.json"))
+
+
+def curves(tidy: pd.DataFrame, model: str, strategy: str) -> list[pd.DataFrame]:
+    """The curves of one model and strategy, one a run or random trial, run 0 first."""
+    chosen = tidy[(tidy["model"] == model) & (tidy["strategy"] == strategy)]
+    key = "trial" if chosen["trial"].notna().any() else "run"
+    return [curve.sort_values("heads_pruned") for _, curve in chosen.groupby(key)]

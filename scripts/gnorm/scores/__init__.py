@@ -1,0 +1,15 @@
+"""Criteria: one module each, found by its file name, all with the same signature.
+
+`score(model, heads, batches, **settings)` returns a float64 tensor of slots (rows x
+heads), zero for pruned slots. Settings are those of `scores:` in the configuration.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+def load(name: str) -> ModuleType:
+    """The criterion called `name`, imported alone so that a rule can declare it alone."""
+    return importlib.import_module(f"{__name__}.{name}")

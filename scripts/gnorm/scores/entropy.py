@@ -1,0 +1,95 @@
+"""Attention entropy: how evenly a head spreads its attention.
+
+Eq. 3 and 18-20 of the paper: summed over the columns of each row of the attention
+matrix, averaged over query positions, then over sentences. Three variants:
+A = -sum a log a, B = -sum a log(a + eps), C = -sum (a + eps) log(a + eps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from gnorm.batches import Batch
+from gnorm.files import load_tensors
+from gnorm.heads import HeadMap
+
+VARIANTS = ("A", "B", "C")
+
+
+@dataclass
+class RowEntropies:
+    """Entropies of a batch's rows, rows x layers x heads, in float64."""
+
+    values: dict[str, torch.Tensor]  # A with the limit 0 log 0 = 0, B, C
+    nan: torch.Tensor  # query positions at which A, computed as written, is NaN
+    inf: torch.Tensor  # ... and at which it is infinite
+
+
+def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> RowEntropies:
+    """Entropies of each row alone: padding neither attends nor is attended to.
+
+    Each layer's attention is reduced as soon as it exists and then dropped.
+    """
+    batch = batch.to(model.device)
+    shape = (len(batch.labels), heads.layers, heads.heads)
+    values = {v: torch.zeros(shape, dtype=torch.float64, device=model.device) for v in VARIANTS}
+    nan = torch.zeros(shape, dtype=torch.int64, device=model.device)
+    inf = torch.zeros_like(nan)
+    real = batch.mask.bool()
+    query, column, length = real[:, None, :], real[:, None, None, :], real.sum(1)[:, None]
+    kept = heads.kept(model).to(model.device)
+    handles = []
+    for row, block in enumerate(heads.blocks):
+        layers = iter(block.layers)
+
+        def reduce(_module, _args, output, layers=layers, still=kept[row]):
+            layer = next(layers)
+            a = output[1].double()
+            log = a.log()
+            written = (a * log).masked_fill(~column, 0)  # 0 * -inf is NaN, as in the paper
+            at_query = -written.sum(-1)
+            nan[:, layer, still] = (at_query.isnan() & query).sum(-1)
+            inf[:, layer, still] = (at_query.isinf() & query).sum(-1)
+            shifted = (a + epsilon).log()
+            terms = {
+                "A": written.masked_fill(a == 0, 0),
+                "B": (a * shifted).masked_fill(~column, 0),
+                "C": ((a + epsilon) * shifted).masked_fill(~column, 0),
+            }
+            for variant, term in terms.items():
+                values[variant][:, layer, still] = (-term.sum(-1)).masked_fill(~query, 0).sum(-1) / length
+            return (output[0], output[1].new_empty(0), *output[2:])
+
+        handles.append(model.get_submodule(block.attention).register_forward_hook(reduce))
+    try:
+        with torch.no_grad():
+            model(**batch.inputs, output_attentions=True)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return RowEntropies(values, nan, inf)
+
+
+def score(
+    model: nn.Module, heads: HeadMap, batches: Iterable[Batch], epsilon: float = 1e-7, variant: str = "C"
+) -> torch.Tensor:
+    total, rows = torch.zeros(heads.layers, heads.heads, dtype=torch.float64), 0.0
+    for batch in batches:
+        total += torch.einsum("b,blh->lh", batch.weights, of_rows(model, heads, batch, epsilon).values[variant].cpu())
+        rows += batch.weights.sum().item()
+    return heads.to_slots(total / rows)
+
+
+def from_shards(heads: HeadMap, paths: Sequence[str | Path], weights: Sequence[int]) -> torch.Tensor:
+    """The score from shard files; `weights` says how often each row of all shards counts."""
+    total = torch.zeros(heads.layers, heads.heads, dtype=torch.float64)
+    for path in paths:
+        shard = load_tensors(path)
+        counts = torch.tensor(weights[shard["first"] : shard["last"] + 1], dtype=torch.float64)
+        total += torch.einsum("b,blh->lh", counts, shard["ranked"].double())
+    return heads.to_slots(total / sum(weights))

@@ -1,0 +1,22 @@
+"""Random scores: a uniformly random order of heads."""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from gnorm.batches import Batch
+from gnorm.heads import HeadMap
+
+
+def score(model: nn.Module, heads: HeadMap, batches: Iterable[Batch], seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(heads.shape, generator=generator, dtype=torch.float64) * heads.kept(model)
+
+
+def order(slots: list[tuple[int, int]], seed: int, trial: int) -> list[tuple[int, int]]:
+    """The slots in the random order of one trial."""
+    return _random.Random(f"{seed} {trial}").sample(slots, len(slots))

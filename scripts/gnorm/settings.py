@@ -1,0 +1,167 @@
+"""Configuration and suites: defaults, validation, and messages a user can act on."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from gnorm import UserError
+
+# YAML 1.1 reads 1e-7 as text; people write it all the same.
+_EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+
+
+def load(config: dict, root: Path) -> dict:
+    """The configuration with its suite under `models`, defaults filled in; raises `UserError`."""
+    config = check(config, _schema(root, "config"), "config.yaml")
+    available = sorted(p.stem for p in (root / "suites").glob("*.yaml"))
+    if config["suite"] not in available:
+        raise UserError(f"config.yaml: suite: there is no {_unknown(config['suite'], available, 'suite')}")
+    name = f"suites/{config['suite']}.yaml"
+    suite = check(_read(root / name), _schema(root, "suite"), name)
+    corpora = _modules(root, "corpora")
+    for model, entry in suite["models"].items():
+        dataset = entry["dataset"]
+        if dataset["source"] == "generated" and dataset["corpus"] not in corpora:
+            where = f"{name}: models.{model}.dataset.corpus"
+            raise UserError(f"{where}: there is no {_unknown(dataset['corpus'], corpora, 'corpus')}")
+        if entry["checkpoint"]["source"] == "train" and not entry["rows"]["train"]:
+            raise UserError(f"{name}: models.{model}.rows.train: must be above 0 to train the checkpoint")
+    _check_strategies(config, root)
+    for key, package, names in (
+        ("tables", "tables", config["tables"]),
+        ("figures.draw", "figures", config["figures"]["draw"]),
+    ):
+        known = [m for m in _modules(root, package) if m != "style"]
+        for wanted in names:
+            if wanted.lower() not in known:
+                raise UserError(f"config.yaml: {key}: there is no {_unknown(wanted, known, package[:-1])}")
+    return config | {"models": suite.pop("models"), "jobs": suite}
+
+
+def _check_strategies(config: dict, root: Path) -> None:
+    scores = _modules(root, "scores")
+    for name, strategy in config["strategies"].items():
+        where = f"config.yaml: strategies.{name}"
+        if strategy["score"] not in scores:
+            raise UserError(f"{where}.score: there is no {_unknown(strategy['score'], scores, 'score')}")
+        if (strategy["score"] == "random") != ("trials" in strategy):
+            raise UserError(f"{where}: `trials` goes with `score: random`, and `score: random` with `trials`")
+        own = _schema(root, "config")["properties"]["scores"]["properties"].get(strategy["score"])
+        if strategy["settings"]:
+            if own is None:
+                raise UserError(f"{where}.settings: the score {strategy['score']} has no settings")
+            check(strategy["settings"], own, f"{where}.settings")
+        strategy["settings"] = {**config["scores"].get(strategy["score"], {}), **strategy["settings"]}
+    wanted = config["solutions"]["strategy"]
+    ranked = [name for name, strategy in config["strategies"].items() if strategy["score"] != "random"]
+    if wanted not in ranked:
+        raise UserError(f"config.yaml: solutions.strategy: there is no {_unknown(wanted, ranked, 'strategy')}")
+
+
+def check(value: Any, schema: dict, where: str) -> Any:
+    """`value` with the schema's defaults; the first mistake is raised as one line."""
+    value = _with_defaults(_numbers(value), schema, schema)
+    errors = sorted(jsonschema.Draft202012Validator(schema).iter_errors(value), key=lambda e: list(map(str, e.path)))
+    if errors:
+        raise UserError(f"{where}: {_explain(jsonschema.exceptions.best_match(errors))}")
+    return value
+
+
+def _read(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise UserError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _schema(root: Path, name: str) -> dict:
+    return _read(root / "schemas" / f"{name}.schema.yaml")
+
+
+def _modules(root: Path, package: str) -> list[str]:
+    folder = root / "scripts" / "gnorm" / package
+    return sorted(p.stem for p in folder.glob("*.py") if p.stem != "__init__")
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+
+
+def _with_defaults(value: Any, schema: dict, root: dict) -> Any:
+    """`value` with every `default` of the schema that it does not set, at any depth."""
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
+    if "oneOf" in schema and isinstance(value, dict):  # told apart by their `source`
+        for option in schema["oneOf"]:
+            if option.get("properties", {}).get("source", {}).get("const") == value.get("source"):
+                schema = option
+    if not isinstance(value, dict):
+        return value
+    result = dict(value)
+    for key, part in schema.get("properties", {}).items():
+        if key not in result and "default" in part:
+            result[key] = part["default"]
+        if key in result:
+            result[key] = _with_defaults(result[key], part, root)
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, dict):
+        for key in result:
+            if key not in schema.get("properties", {}):
+                result[key] = _with_defaults(result[key], extra, root)
+    return result
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    if error.validator == "oneOf" and isinstance(error.instance, dict):
+        return _explain_source(error)
+    key = ".".join(map(str, error.absolute_path))
+    where = f"{key}: " if key else ""
+    rule = error.validator_value
+    if error.validator == "additionalProperties":
+        allowed = sorted(error.schema.get("properties", {}))
+        wrong = sorted(set(error.instance) - set(allowed))[0]
+        return f"{where}there is no {_unknown(wrong, allowed, 'key')}"
+    if error.validator == "required":
+        missing = [name for name in rule if name not in error.instance][0]
+        return f"{where}the key {missing!r} is missing"
+    if error.validator == "enum":
+        return f"{where}there is no {_unknown(error.instance, rule, 'value')}"
+    if error.validator == "pattern" or error.validator == "propertyNames":
+        return f"{where}{error.message}; use letters, digits, _ and - only"
+    said = error.schema.get("description", "")
+    meaning = {
+        "exclusiveMinimum": f"must be above {rule}",
+        "minimum": f"must be at least {rule}",
+        "exclusiveMaximum": f"must be below {rule}",
+        "maximum": f"must be at most {rule}",
+        "type": f"must be of type {rule if isinstance(rule, str) else ' or '.join(rule)}",
+        "minProperties": "must not be empty",
+    }.get(error.validator, error.message)
+    return f"{where}{meaning}, got {error.instance!r}" + (f" ({said})" if said else "")
+
+
+def _explain_source(error: jsonschema.ValidationError) -> str:
+    """Explain against the alternative that the entry's `source` picks."""
+    key = ".".join(map(str, error.absolute_path))
+    sources = [option["properties"]["source"]["const"] for option in error.validator_value if "properties" in option]
+    given = error.instance.get("source")
+    if given not in sources:
+        return f"{key}.source: there is no {_unknown(given, sources, 'source')}"
+    inner = [e for e in error.context if e.schema_path[0] == sources.index(given)]
+    return _explain(jsonschema.exceptions.best_match(inner))
+
+
+def _unknown(given: Any, allowed: list, kind: str) -> str:
+    near = difflib.get_close_matches(str(given), [str(a) for a in allowed], 1, 0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{kind} {given!r}; {hint}allowed: {', '.join(map(str, allowed))}"

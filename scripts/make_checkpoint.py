@@ -1,0 +1,53 @@
+"""Train a model, or take one from a folder, and save it beside its tokenizer."""
+
+import torch
+from gnorm import UserError, batches, checkpoints, evaluate
+from gnorm.accounting import count, per_slot
+from gnorm.files import read_json, write_json
+from gnorm.heads import head_map
+from gnorm.logs import log, start
+from gnorm.rows import read
+from transformers import AutoTokenizer
+
+
+def main(dataset_folder, tokenizer_folder, checkpoint, seed, tokens, folder, heads_file):
+    classes = read_json(f"{dataset_folder}/splits.json")["classes"]
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder, local_files_only=True)
+    if checkpoint["source"] == "train":
+        model = checkpoints.train(checkpoint, checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
+    else:
+        model, _ = checkpoints.load(checkpoint["path"])
+        checkpoints.check_classes(model, classes)
+    heads = head_map(model)
+    if not heads.kept(model).all():
+        raise UserError(f"{checkpoint['path']} has pruned heads already; start from an unpruned checkpoint")
+    measured = evaluate.accuracy(model, batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens))
+    log.info("unpruned accuracy %.4f on %d rows", measured.value, measured.evaluated)
+    checkpoints.save(folder, model, tokenizer)
+    write_json(
+        heads_file,
+        {
+            "layers": heads.layers,
+            "heads": heads.heads,
+            "width": heads.width,
+            "total": heads.total,
+            "shared": [list(block.layers) for block in heads.blocks],
+            "parameters": count(model),
+            "parameters_per_slot": per_slot(model, heads),
+            "accuracy": measured.value,
+        },
+    )
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} checkpoint")
+    torch.set_num_threads(snakemake.params.threads)
+    main(
+        snakemake.params.dataset_folder,
+        snakemake.input.tokenizer,
+        snakemake.params.checkpoint,
+        snakemake.params.seed,
+        snakemake.params.tokens,
+        snakemake.output.checkpoint,
+        snakemake.output.heads,
+    )

@@ -1,0 +1,44 @@
+"""Make a model's dataset: rows, index lists, tokenizer and a summary to read."""
+
+from gnorm import UserError, data, tokenizer
+from gnorm.files import atomic, write_json, write_text
+from gnorm.logs import log, start
+
+
+def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, tokenizer_folder):
+    rows, splits, classes = data.make(dataset, counts, seed)
+    log.info("%d rows", len(rows))
+    if checkpoint["source"] == "train":
+        texts = [" ".join(filter(None, (row["text"], row["pair"]))) for row in rows.select(splits["train"])]
+        built = tokenizer.train(checkpoint["family"], texts, checkpoint["vocabulary"], checkpoint["length"])
+    else:
+        built = tokenizer.load(checkpoint["path"])
+    lengths = [
+        len(built(row["text"], *([row["pair"]] if row["pair"] is not None else []), verbose=False)["input_ids"])
+        for row in rows
+    ]
+    cut = sum(length > built.model_max_length for length in lengths)
+    if cut:
+        log.info("%d rows are longer than %d tokens and will be cut", cut, built.model_max_length)
+    if not splits["evaluation"]:
+        raise UserError(f"{name}: no row is left to evaluate")
+    with atomic(tokenizer_folder) as temporary:
+        built.save_pretrained(temporary)
+    data.write(rows, rows_file)
+    write_json(splits_file, {"classes": classes, **splits})
+    write_text(summary_file, data.summary(name, rows, splits, lengths, built.model_max_length))
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} dataset")
+    main(
+        snakemake.wildcards.model,
+        snakemake.params.dataset,
+        snakemake.params.checkpoint,
+        snakemake.params.counts,
+        snakemake.params.seed,
+        snakemake.output.rows,
+        snakemake.output.splits,
+        snakemake.output.summary,
+        snakemake.output.tokenizer,
+    )

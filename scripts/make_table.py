@@ -1,0 +1,26 @@
+"""One table as CSV, Markdown and LaTeX."""
+
+from gnorm import tables
+from gnorm.logs import start
+from gnorm.results import Results
+
+
+def main(name, root, models, strategies, settings, caption, csv, markdown, latex):
+    module = tables.load(name)
+    made = module.make(Results(root, models, strategies, module.NEEDS), settings)
+    tables.write(made, module.DECIMALS, caption, csv, markdown, latex)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"table {snakemake.wildcards.table}")
+    main(
+        snakemake.wildcards.table,
+        f"results/{snakemake.wildcards.suite}",
+        snakemake.params.models,
+        snakemake.params.strategies,
+        snakemake.params.settings,
+        snakemake.params.caption,
+        snakemake.output.csv,
+        snakemake.output.markdown,
+        snakemake.output.latex,
+    )

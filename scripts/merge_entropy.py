@@ -1,0 +1,64 @@
+"""Join entropy shards, weighted by rows in float64, and say how the variants behave."""
+
+import torch
+from gnorm import UserError
+from gnorm.files import load_tensors, save_tensors, write_json
+from gnorm.logs import log, start
+from gnorm.scores.entropy import VARIANTS
+from scipy.stats import kendalltau
+
+
+def merge(paths):
+    """Means of each variant, non-finite counts and the row count; one shard in memory at a time."""
+    sums, nan, inf, rows = None, 0, 0, 0
+    for path in paths:
+        shard = load_tensors(path)
+        if shard["first"] != rows:
+            raise UserError(f"{path} starts at row {shard['first']}, but the shards before it end at {rows - 1}")
+        if len(shard["rows"]) != shard["last"] - shard["first"] + 1:
+            raise UserError(f"{path} holds {len(shard['rows'])} rows, not those from {shard['first']} to {shard['last']}")
+        rows += len(shard["rows"])
+        sums = {v: (sums[v] if sums else 0) + shard["sums"][v] for v in VARIANTS}
+        nan, inf = nan + shard["nan_rows"], inf + shard["inf_rows"]
+    return {v: sums[v] / rows for v in VARIANTS}, nan, inf, rows
+
+
+def diagnose(means, nan, inf, rows, epsilon):
+    """Appendix C of the paper as numbers."""
+    order = {v: torch.argsort(means[v].flatten(), stable=True).tolist() for v in VARIANTS}
+    shift = {}
+    for v in ("B", "C"):
+        difference = means[v] - means["A"]
+        at = int(difference.abs().argmax())
+        where = [at // difference.shape[1], at % difference.shape[1]]
+        shift[v] = {"value": difference.flatten()[at].item(), "layer_head": where}
+    return {
+        "rows": rows,
+        "epsilon": epsilon,
+        "heads_with_nan": int((nan > 0).sum()),
+        "heads_with_inf": int((inf > 0).sum()),
+        "nan_rows": nan.tolist(),
+        "inf_rows": inf.tolist(),
+        "largest_shift": shift,
+        "same_order": {v: order[v] == order["A"] for v in ("B", "C")},
+        "kendall_tau": {v: float(kendalltau(means[v].flatten(), means["A"].flatten()).statistic) for v in ("B", "C")},
+    }
+
+
+def main(paths, variant, epsilon, entropy_file, diagnostics_file):
+    means, nan, inf, rows = merge(paths)
+    found = diagnose(means, nan, inf, rows, epsilon)
+    log.info("%d rows; NaN in A for %d heads", rows, found["heads_with_nan"])
+    save_tensors(entropy_file, {"mean": means[variant], "rows": rows, "variant": variant, "variants": means})
+    write_json(diagnostics_file, found)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} entropy")
+    main(
+        snakemake.input.shards,
+        snakemake.params.variant,
+        snakemake.params.epsilon,
+        snakemake.output.entropy,
+        snakemake.output.diagnostics,
+    )

@@ -1,0 +1,20 @@
+"""Join the shards of random trials into one table."""
+
+import pandas as pd
+from gnorm import UserError
+from gnorm.files import atomic
+from gnorm.logs import start
+
+
+def main(paths, trials, output):
+    table = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True).sort_values(["trial", "heads_pruned"])
+    found = sorted(table["trial"].unique())
+    if found != list(range(trials)):
+        raise UserError(f"{output}: expected trials 0 to {trials - 1}, the shards hold {found}")
+    with atomic(output) as temporary:
+        table.to_csv(temporary, index=False)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} trials")
+    main(snakemake.input.shards, snakemake.params.trials, snakemake.output[0])

@@ -1,0 +1,65 @@
+"""Prune a model head by head by one strategy, for one or more runs."""
+
+from dataclasses import asdict
+
+import pandas as pd
+import torch
+from gnorm import batches, checkpoints, scores
+from gnorm.files import atomic, save_tensors
+from gnorm.heads import head_map
+from gnorm.logs import log, progress, start
+from gnorm.rows import read, resample
+from gnorm.trajectory import Stop, follow
+
+
+def scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens):
+    """The strategy's score as a function of the model, on the rows of this run."""
+    criterion = scores.load(strategy["score"])
+    weights = resample(len(rows), run, seed)
+    if shards:  # entropy once, of rows that the shards have already
+        fixed = criterion.from_shards(heads, shards, weights)
+        return lambda model: fixed
+    used = [i for i, weight in enumerate(weights) if weight]
+    made = batches.make(tokenizer, [rows[i] for i in used], tokens, [weights[i] for i in used])
+    return lambda model: criterion.score(model, heads, made, **strategy["settings"])
+
+
+def main(dataset_folder, checkpoint, shards, strategy, runs, seed, stop, tokens, trajectory_files, score_files):
+    model, tokenizer = checkpoints.load(checkpoint)
+    log.info("on %s", model.device)
+    evaluation = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
+    rows = read(dataset_folder, "entropy" if shards else "calibration")
+    for run, trajectory_file, score_file in zip(runs, trajectory_files, score_files, strict=True):
+        if run != runs[0]:
+            model, _ = checkpoints.load(checkpoint)
+        heads = head_map(model)
+        score = scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens)
+        followed = follow(model, heads, evaluation, score, strategy["prune"], strategy["rescore"], Stop(**stop))
+        slots = heads.shape[0] * heads.shape[1]
+        steps, taken = [], []
+        for step, fresh in progress(followed, f"run {run}: step", slots + 1):
+            steps.append(asdict(step))
+            if fresh is not None:
+                taken.append(fresh)
+        log.info("run %d: accuracy %.3f -> %.3f in %d steps", run, steps[0]["accuracy"], steps[-1]["accuracy"], len(steps) - 1)
+        save_tensors(score_file, torch.stack(taken) if taken else torch.zeros(0, *heads.shape))
+        table = pd.DataFrame(steps).astype({"layer": "Int64", "head": "Int64"})
+        with atomic(trajectory_file) as temporary:
+            table.to_csv(temporary, index=False)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} {snakemake.wildcards.strategy}")
+    torch.set_num_threads(snakemake.params.threads)
+    main(
+        snakemake.params.dataset_folder,
+        snakemake.input.checkpoint,
+        snakemake.input.get("shards", []),
+        snakemake.params.strategy,
+        snakemake.params.runs,
+        snakemake.params.seed,
+        snakemake.params.stop,
+        snakemake.params.tokens,
+        snakemake.output.trajectories,
+        snakemake.output.scores,
+    )

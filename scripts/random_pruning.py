@@ -1,0 +1,61 @@
+"""Prune in random orders, evaluating at the levels of the suite."""
+
+import pandas as pd
+import torch
+from gnorm import UserError, batches, checkpoints
+from gnorm.files import atomic
+from gnorm.heads import head_map
+from gnorm.logs import log, progress, start
+from gnorm.rows import read
+from gnorm.scores.random import order
+from gnorm.trajectory import replay
+
+
+def counts(slots, levels):
+    """How many slots are pruned at each level, evenly from none to all."""
+    if levels > slots + 1:
+        raise UserError(f"random.levels is {levels}, but {slots} prunable heads allow at most {slots + 1}")
+    return [round(i * slots / (levels - 1)) for i in range(levels)]
+
+
+def main(dataset_folder, checkpoint, first, last, levels, seed, tokens, output):
+    model, tokenizer = checkpoints.load(checkpoint)
+    evaluation = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
+    heads = head_map(model)
+    slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
+    wanted = counts(len(slots), levels)
+    rows = []
+    for trial in progress(range(first, last + 1), "trial", last - first + 1):
+        drawn = order(slots, seed, trial)
+        model, _ = checkpoints.load(checkpoint)
+        for _, measured in replay(model, heads, evaluation, drawn, wanted):
+            rows.append(
+                {
+                    "trial": trial,
+                    "heads_pruned": heads.total - heads.left(model),
+                    "accuracy": measured.value,
+                    "correct": measured.correct,
+                    "evaluated": measured.evaluated,
+                    "parameters": sum(p.numel() for p in model.parameters()),
+                    "order": " ".join(f"{layer}.{head}" for layer, head in drawn),
+                }
+            )
+    log.info("%d trials of %d levels", last - first + 1, levels)
+    with atomic(output) as temporary:
+        pd.DataFrame(rows).to_csv(temporary, index=False)
+
+
+if __name__ == "__main__":
+    wildcards = snakemake.wildcards
+    start(snakemake.log[0], f"{wildcards.model} {wildcards.strategy} {wildcards.first}-{wildcards.last}")
+    torch.set_num_threads(snakemake.params.threads)
+    main(
+        snakemake.params.dataset_folder,
+        snakemake.input.checkpoint,
+        int(wildcards.first),
+        int(wildcards.last),
+        snakemake.params.levels,
+        snakemake.params.seed,
+        snakemake.params.tokens,
+        snakemake.output[0],
+    )

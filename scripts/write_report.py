@@ -1,0 +1,31 @@
+"""The Snakemake report of a finished suite, and the configuration it was made with."""
+
+import subprocess
+import sys
+
+import yaml
+from gnorm.files import atomic, write_text
+from gnorm.logs import log, start
+
+
+def main(config, snakefile, targets, config_file, report_file):
+    write_text(config_file, yaml.safe_dump(config, sort_keys=False))
+    with atomic(report_file) as temporary:
+        # The workflow that runs this rule holds the lock; a report only reads.
+        command = [sys.executable, "-m", "snakemake", "--snakefile", snakefile, "--configfile", config_file]
+        command += ["--nolock", "--report", str(temporary), "--", *targets]
+        made = subprocess.run(command, capture_output=True, text=True)
+        if made.returncode:
+            log.error("%s", made.stderr)
+            raise RuntimeError("snakemake --report failed, see above")
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], "report")
+    main(
+        snakemake.params.config,
+        snakemake.params.snakefile,
+        snakemake.params.targets,
+        snakemake.output.config,
+        snakemake.output.report,
+    )
