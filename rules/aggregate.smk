@@ -32,14 +32,14 @@ rule collect_results:
         "results/{suite}/tidy.csv",
     log:
         "results/{suite}/logs/collect_results.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=2000,
     params:
         trajectories=all_trajectories(),
         random=all_trial_tables(),
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/collect_results.py"
 
@@ -57,6 +57,8 @@ rule find_solution:
         parameters="results/{suite}/solutions/{model}/parameters.csv",
     log:
         "results/{suite}/logs/find_solution/{model}.log",
+    conda:
+        "../envs/torch.yaml"
     threads: 1
     resources:
         mem_mb=4000,
@@ -65,27 +67,23 @@ rule find_solution:
         tolerance=SETTINGS["solutions"]["tolerance"],
         fixed=setting("solution"),
         threads=1,
-    conda:
-        "../envs/torch.yaml"
     script:
         "../scripts/find_solution.py"
 
 
 rule export_accuracy:
     input:
-        trajectory=lambda wildcards: trajectory(
-            wildcards.model, PUBLISHED[wildcards.published], 0
-        ),
+        trajectory=lambda wildcards: trajectory(wildcards.model, PUBLISHED[wildcards.published], 0),
         code=code("export_accuracy"),
     output:
         "results/{suite}/experiments_results/pruned_heads_accuracy({model})basedon{published}.csv",
     log:
         "results/{suite}/logs/export_accuracy/{model}_{published}.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=500,
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/export_accuracy.py"
 
@@ -98,14 +96,14 @@ rule export_random:
         "results/{suite}/experiments_results/{model}randompruned_heads_data_{size}_{group}.xlsx",
     log:
         "results/{suite}/logs/export_random/{model}_{size}_{group}.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
         first=lambda wildcards: trial_range(wildcards)[0],
         last=lambda wildcards: trial_range(wildcards)[1],
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/export_random.py"
 
@@ -125,6 +123,8 @@ rule make_table:
         latex="results/{suite}/tables/{table}.tex",
     log:
         "results/{suite}/logs/make_table/{table}.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
@@ -133,8 +133,6 @@ rule make_table:
         strategies=SETTINGS["strategies"],
         settings=SETTINGS["solutions"],
         caption=lambda wildcards: caption(f"tables.{wildcards.table}"),
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/make_table.py"
 
@@ -148,10 +146,10 @@ rule make_workbook:
         "results/{suite}/all.xlsx",
     log:
         "results/{suite}/logs/make_workbook.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/make_workbook.py"

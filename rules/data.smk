@@ -27,6 +27,8 @@ rule make_dataset:
         tokenizer=directory("results/{suite}/{model}/dataset/tokenizer"),
     log:
         "results/{suite}/logs/make_dataset/{model}.log",
+    conda:
+        "../envs/data.yaml"
     threads: 1
     resources:
         mem_mb=4000,
@@ -35,8 +37,6 @@ rule make_dataset:
         checkpoint=setting("checkpoint"),
         counts=setting("rows"),
         seed=SETTINGS["seed"],
-    conda:
-        "../envs/data.yaml"
     script:
         "../scripts/make_dataset.py"
 
@@ -55,6 +55,8 @@ rule make_checkpoint:
         "results/{suite}/logs/make_checkpoint/{model}.log",
     benchmark:
         "results/{suite}/benchmarks/make_checkpoint/{model}.tsv"
+    conda:
+        "../envs/torch.yaml"
     threads: JOBS["threads"]
     resources:
         gpu=1,
@@ -65,7 +67,5 @@ rule make_checkpoint:
         seed=SETTINGS["seed"],
         tokens=SETTINGS["batch_tokens"],
         threads=JOBS["threads"],
-    conda:
-        "../envs/torch.yaml"
     script:
         "../scripts/make_checkpoint.py"

@@ -19,6 +19,8 @@ rule entropy_shard:
         "results/{suite}/logs/entropy_shard/{model}/{first}-{last}.log",
     benchmark:
         "results/{suite}/benchmarks/entropy_shard/{model}/{first}-{last}.tsv"
+    conda:
+        "../envs/torch.yaml"
     threads: JOBS["threads"]
     resources:
         gpu=1,
@@ -29,8 +31,6 @@ rule entropy_shard:
         variant=SETTINGS["scores"]["entropy"]["variant"],
         tokens=SETTINGS["batch_tokens"],
         threads=JOBS["threads"],
-    conda:
-        "../envs/torch.yaml"
     script:
         "../scripts/entropy_shard.py"
 
@@ -44,14 +44,14 @@ rule merge_entropy:
         diagnostics="results/{suite}/{model}/entropy/diagnostics.json",
     log:
         "results/{suite}/logs/merge_entropy/{model}.log",
+    conda:
+        "../envs/torch.yaml"
     threads: 1
     resources:
         mem_mb=2000,
     params:
         variant=SETTINGS["scores"]["entropy"]["variant"],
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],
-    conda:
-        "../envs/torch.yaml"
     script:
         "../scripts/merge_entropy.py"
 
@@ -64,10 +64,10 @@ rule export_entropy:
         "results/{suite}/AE_calculation_results/{model}_{total}AE.pt",
     log:
         "results/{suite}/logs/export_entropy/{model}_{total}.log",
+    conda:
+        "../envs/torch.yaml"
     threads: 1
     resources:
         mem_mb=1000,
-    conda:
-        "../envs/torch.yaml"
     script:
         "../scripts/export_entropy.py"

@@ -3,9 +3,7 @@
 
 rule figures:
     input:
-        expand(
-            "figures/{suite}/{figure}.{kind}", suite=SUITE, figure=FIGURES, kind=["png", "pdf"]
-        ),
+        expand("figures/{suite}/{figure}.{kind}", suite=SUITE, figure=FIGURES, kind=["png", "pdf"]),
 
 
 rule draw_figure:
@@ -22,6 +20,8 @@ rule draw_figure:
         pdf="figures/{suite}/{figure}.pdf",
     log:
         "results/{suite}/logs/draw_figure/{figure}.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
@@ -31,7 +31,5 @@ rule draw_figure:
         settings={**SETTINGS["solutions"], "columns": SETTINGS["figures"]["columns"]},
         dpi=SETTINGS["figures"]["dpi"],
         caption=lambda wildcards: caption(f"figures.{wildcards.figure.lower()}"),
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/draw_figure.py"

@@ -31,6 +31,8 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             f"results/{{suite}}/logs/prune_heads/{{model}}/{{strategy}}/runs{first}-{last}.log",
         benchmark:
             f"results/{{suite}}/benchmarks/prune_heads/{{model}}/{{strategy}}/runs{first}-{last}.tsv"
+        conda:
+            "../envs/torch.yaml"
         threads: JOBS["threads"]
         resources:
             gpu=1,
@@ -43,8 +45,6 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             stop=SETTINGS["stop"],
             tokens=SETTINGS["batch_tokens"],
             threads=JOBS["threads"],
-        conda:
-            "../envs/torch.yaml"
         script:
             "../scripts/prune_heads.py"
 
@@ -61,6 +61,8 @@ rule random_pruning:
         "results/{suite}/logs/random_pruning/{model}/{strategy}/{first}-{last}.log",
     benchmark:
         "results/{suite}/benchmarks/random_pruning/{model}/{strategy}/{first}-{last}.tsv"
+    conda:
+        "../envs/torch.yaml"
     threads: JOBS["threads"]
     resources:
         gpu=1,
@@ -71,8 +73,6 @@ rule random_pruning:
         seed=SETTINGS["seed"],
         tokens=SETTINGS["batch_tokens"],
         threads=JOBS["threads"],
-    conda:
-        "../envs/torch.yaml"
     script:
         "../scripts/random_pruning.py"
 
@@ -85,13 +85,13 @@ rule merge_trials:
         "results/{suite}/{model}/{strategy}/trials.csv",
     log:
         "results/{suite}/logs/merge_trials/{model}/{strategy}.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
         trials=lambda wildcards: all_trials(wildcards.model, wildcards.strategy),
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/merge_trials.py"
 
@@ -106,6 +106,8 @@ rule gradient_change:
         "results/{suite}/{model}/gradient_change.npz",
     log:
         "results/{suite}/logs/gradient_change/{model}.log",
+    conda:
+        "../envs/torch.yaml"
     threads: JOBS["threads"]
     resources:
         gpu=1,
@@ -113,7 +115,5 @@ rule gradient_change:
     params:
         dataset_folder=subpath(input.rows, parent=True),
         threads=JOBS["threads"],
-    conda:
-        "../envs/torch.yaml"
     script:
         "../scripts/gradient_change.py"

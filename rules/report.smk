@@ -17,6 +17,8 @@ rule write_report:
         config="results/{suite}/config.yaml",
     log:
         "results/{suite}/logs/write_report.log",
+    conda:
+        "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
@@ -24,7 +26,5 @@ rule write_report:
         config=config,
         snakefile=str(workflow.main_snakefile),
         targets=["datasets", "tables", "figures"],
-    conda:
-        "../envs/plots.yaml"
     script:
         "../scripts/write_report.py"

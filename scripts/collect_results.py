@@ -1,6 +1,7 @@
 """Every trajectory and random trial in one long table."""
 
 import pandas as pd
+
 from gnorm.files import atomic
 from gnorm.logs import log, start
 
@@ -26,7 +27,7 @@ def trials(path, model, strategy):
 def main(trajectories, random, output):
     parts = [trajectory(*entry) for entry in trajectories] + [trials(*entry) for entry in random]
     table = pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
-    table = table.astype({c: "Int64" for c in ("run", "trial", "step", "layer", "head")})
+    table = table.astype(dict.fromkeys(("run", "trial", "step", "layer", "head"), "Int64"))
     log.info("%d rows", len(table))
     with atomic(output) as temporary:
         table.to_csv(temporary, index=False)

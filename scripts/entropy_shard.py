@@ -1,6 +1,7 @@
 """Attention entropies of a shard of rows."""
 
 import torch
+
 from gnorm import batches, checkpoints
 from gnorm.files import save_tensors
 from gnorm.heads import head_map

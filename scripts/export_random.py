@@ -1,6 +1,7 @@
 """Random trials under a published workbook name: one group, or all groups joined."""
 
 import pandas as pd
+
 from gnorm import workbooks
 from gnorm.logs import start
 

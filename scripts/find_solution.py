@@ -2,6 +2,7 @@
 
 import pandas as pd
 import torch
+
 from gnorm import UserError, checkpoints, surgery
 from gnorm.accounting import MEGABYTE, modules
 from gnorm.curves import stop_point

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+
 from gnorm import batches, checkpoints, surgery
 from gnorm.files import atomic
 from gnorm.heads import head_map

@@ -1,13 +1,14 @@
 """Train a model, or take one from a folder, and save it beside its tokenizer."""
 
 import torch
+from transformers import AutoTokenizer
+
 from gnorm import UserError, batches, checkpoints, evaluate
 from gnorm.accounting import count, per_slot
 from gnorm.files import read_json, write_json
 from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.rows import read
-from transformers import AutoTokenizer
 
 
 def main(dataset_folder, tokenizer_folder, checkpoint, seed, tokens, folder, heads_file):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
+
 from gnorm import workbooks
 from gnorm.logs import start
 

@@ -1,11 +1,12 @@
 """Join entropy shards, weighted by rows in float64, and say how the variants behave."""
 
 import torch
+from scipy.stats import kendalltau
+
 from gnorm import UserError
 from gnorm.files import load_tensors, save_tensors, write_json
 from gnorm.logs import log, start
 from gnorm.scores.entropy import VARIANTS
-from scipy.stats import kendalltau
 
 
 def merge(paths):
@@ -16,7 +17,9 @@ def merge(paths):
         if shard["first"] != rows:
             raise UserError(f"{path} starts at row {shard['first']}, but the shards before it end at {rows - 1}")
         if len(shard["rows"]) != shard["last"] - shard["first"] + 1:
-            raise UserError(f"{path} holds {len(shard['rows'])} rows, not those from {shard['first']} to {shard['last']}")
+            raise UserError(
+                f"{path} holds {len(shard['rows'])} rows, not those from {shard['first']} to {shard['last']}"
+            )
         rows += len(shard["rows"])
         sums = {v: (sums[v] if sums else 0) + shard["sums"][v] for v in VARIANTS}
         nan, inf = nan + shard["nan_rows"], inf + shard["inf_rows"]

@@ -1,6 +1,7 @@
 """Join the shards of random trials into one table."""
 
 import pandas as pd
+
 from gnorm import UserError
 from gnorm.files import atomic
 from gnorm.logs import start

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import pandas as pd
 import torch
+
 from gnorm import batches, checkpoints, scores
 from gnorm.files import atomic, save_tensors
 from gnorm.heads import head_map
@@ -41,7 +42,13 @@ def main(dataset_folder, checkpoint, shards, strategy, runs, seed, stop, tokens,
             steps.append(asdict(step))
             if fresh is not None:
                 taken.append(fresh)
-        log.info("run %d: accuracy %.3f -> %.3f in %d steps", run, steps[0]["accuracy"], steps[-1]["accuracy"], len(steps) - 1)
+        log.info(
+            "run %d: accuracy %.3f -> %.3f in %d steps",
+            run,
+            steps[0]["accuracy"],
+            steps[-1]["accuracy"],
+            len(steps) - 1,
+        )
         save_tensors(score_file, torch.stack(taken) if taken else torch.zeros(0, *heads.shape))
         table = pd.DataFrame(steps).astype({"layer": "Int64", "head": "Int64"})
         with atomic(trajectory_file) as temporary:

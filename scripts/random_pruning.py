@@ -2,6 +2,7 @@
 
 import pandas as pd
 import torch
+
 from gnorm import UserError, batches, checkpoints
 from gnorm.files import atomic
 from gnorm.heads import head_map

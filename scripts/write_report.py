@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import yaml
+
 from gnorm.files import atomic, write_text
 from gnorm.logs import log, start
 

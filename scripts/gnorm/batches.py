@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedTokenizerBase
+
+if TYPE_CHECKING:  # importing transformers takes seconds, and some rules only need the type
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
 
@@ -15,6 +16,8 @@ from gnorm import UserError
 from gnorm.batches import encode
 from gnorm.files import atomic
 from gnorm.logs import log
+
+transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
 
 
 def device() -> torch.device:

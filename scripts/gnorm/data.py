@@ -14,6 +14,7 @@ from gnorm import UserError, corpora
 from gnorm.files import atomic
 from gnorm.rows import NO_CLASS
 
+datasets.disable_progress_bars()
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 

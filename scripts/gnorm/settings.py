@@ -12,8 +12,7 @@ import yaml
 
 from gnorm import UserError
 
-# YAML 1.1 reads 1e-7 as text; people write it all the same.
-_EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 def load(config: dict, root: Path) -> dict:
@@ -66,10 +65,10 @@ def _check_strategies(config: dict, root: Path) -> None:
 
 def check(value: Any, schema: dict, where: str) -> Any:
     """`value` with the schema's defaults; the first mistake is raised as one line."""
-    value = _with_defaults(_numbers(value), schema, schema)
-    errors = sorted(jsonschema.Draft202012Validator(schema).iter_errors(value), key=lambda e: list(map(str, e.path)))
+    value = _with_defaults(value, schema, schema)
+    errors = list(jsonschema.Draft202012Validator(schema).iter_errors(value))
     if errors:
-        raise UserError(f"{where}: {_explain(jsonschema.exceptions.best_match(errors))}")
+        raise UserError(f"{where}: {_explain(max(errors, key=jsonschema.exceptions.relevance))}")
     return value
 
 
@@ -89,12 +88,15 @@ def _modules(root: Path, package: str) -> list[str]:
     return sorted(p.stem for p in folder.glob("*.py") if p.stem != "__init__")
 
 
-def _numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_numbers(item) for item in value]
-    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+def _number(value: Any, schema: dict) -> Any:
+    """Text as the number it spells, where a number is wanted.
+
+    YAML 1.1 reads 1e-7 as text, and Snakemake hands on nested values of --config as text.
+    """
+    kinds = {option.get("type") for option in (schema, *schema.get("oneOf", []))}
+    if isinstance(value, str) and kinds & {"number", "integer"} and _NUMBER.fullmatch(value):
+        return int(value) if value.lstrip("+-").isdigit() else float(value)
+    return value
 
 
 def _with_defaults(value: Any, schema: dict, root: dict) -> Any:
@@ -106,7 +108,7 @@ def _with_defaults(value: Any, schema: dict, root: dict) -> Any:
             if option.get("properties", {}).get("source", {}).get("const") == value.get("source"):
                 schema = option
     if not isinstance(value, dict):
-        return value
+        return _number(value, schema)
     result = dict(value)
     for key, part in schema.get("properties", {}).items():
         if key not in result and "default" in part:
@@ -132,20 +134,23 @@ def _explain(error: jsonschema.ValidationError) -> str:
         wrong = sorted(set(error.instance) - set(allowed))[0]
         return f"{where}there is no {_unknown(wrong, allowed, 'key')}"
     if error.validator == "required":
-        missing = [name for name in rule if name not in error.instance][0]
+        missing = next(name for name in rule if name not in error.instance)
         return f"{where}the key {missing!r} is missing"
     if error.validator == "enum":
         return f"{where}there is no {_unknown(error.instance, rule, 'value')}"
     if error.validator == "pattern" or error.validator == "propertyNames":
         return f"{where}{error.message}; use letters, digits, _ and - only"
     said = error.schema.get("description", "")
+    types = " or ".join([rule] if isinstance(rule, str) else rule) if error.validator == "type" else ""
     meaning = {
         "exclusiveMinimum": f"must be above {rule}",
         "minimum": f"must be at least {rule}",
         "exclusiveMaximum": f"must be below {rule}",
         "maximum": f"must be at most {rule}",
-        "type": f"must be of type {rule if isinstance(rule, str) else ' or '.join(rule)}",
+        "type": f"must be of type {types}",
         "minProperties": "must not be empty",
+        "minItems": f"must have at least {rule} items",
+        "oneOf": "is not allowed",
     }.get(error.validator, error.message)
     return f"{where}{meaning}, got {error.instance!r}" + (f" ({said})" if said else "")
 
@@ -158,7 +163,7 @@ def _explain_source(error: jsonschema.ValidationError) -> str:
     if given not in sources:
         return f"{key}.source: there is no {_unknown(given, sources, 'source')}"
     inner = [e for e in error.context if e.schema_path[0] == sources.index(given)]
-    return _explain(jsonschema.exceptions.best_match(inner))
+    return _explain(max(inner, key=jsonschema.exceptions.relevance))
 
 
 def _unknown(given: Any, allowed: list, kind: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -33,7 +34,9 @@ def prune(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> None:
     try:
         # Any existing folder will do: TextPruner makes its output folder even when it saves nothing.
         general = GeneralConfig(use_device=str(parameter.device), output_dir=".")
-        TransformerPruner(model, general_config=general).prune(head_mask=mask, save_model=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a block without heads
+            TransformerPruner(model, general_config=general).prune(head_mask=mask, save_model=False)
     finally:
         torch.set_default_dtype(default)
     model.requires_grad_(False)

@@ -14,11 +14,21 @@ LABELS = ("entailment", "neutral", "contradiction")
 # the square of opposition: (premise, hypothesis) of each class
 RELATIONS = {
     "entailment": (
-        ("all", "all"), ("all", "some"), ("some", "some"), ("none", "none"), ("none", "not all"), ("not all", "not all"),
+        ("all", "all"),
+        ("all", "some"),
+        ("some", "some"),
+        ("none", "none"),
+        ("none", "not all"),
+        ("not all", "not all"),
     ),
     "neutral": (("some", "all"), ("some", "not all"), ("not all", "some"), ("not all", "none")),
     "contradiction": (
-        ("all", "none"), ("all", "not all"), ("some", "none"), ("none", "all"), ("none", "some"), ("not all", "all"),
+        ("all", "none"),
+        ("all", "not all"),
+        ("some", "none"),
+        ("none", "all"),
+        ("none", "some"),
+        ("not all", "all"),
     ),
 }
 WORDINGS = {
@@ -32,8 +42,7 @@ THINGS = (
     "pianos statues kettles blankets cameras suitcases tables boats lamps stoves cabinets bottles helmets"
 ).split()
 OWNERS = (
-    "Ada Bruno Clara Dario Edith Felix Greta Hugo Irene Jonas Karin Leo Mina Noel Olga Pavel "
-    "Rosa Stefan Tessa Viktor"
+    "Ada Bruno Clara Dario Edith Felix Greta Hugo Irene Jonas Karin Leo Mina Noel Olga Pavel Rosa Stefan Tessa Viktor"
 ).split()
 DEEDS = "sold painted repaired washed hidden borrowed moved found lost counted".split()
 PLACES = ("at the market", "in the attic", "by the river", "in the shop", "on the train", "", "")

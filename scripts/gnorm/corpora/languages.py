@@ -21,9 +21,7 @@ ENDINGS = ("", "a", "en", "i", "os")
 
 def roots(family: int) -> list[str]:
     rng = Random(f"roots {family}")
-    return [
-        "".join(rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(2)) for _ in range(40)
-    ]
+    return ["".join(rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(2)) for _ in range(40)]
 
 
 ROOTS = [roots(family) for family in range(FAMILIES)]

@@ -17,12 +17,10 @@ THINGS = (
     "camera battery weather service trailer keyboard burger episode shop queue party"
 ).split()
 GOOD = (
-    "great amazing lovely brilliant awesome perfect fun sweet gorgeous superb neat delightful "
-    "excellent solid cool"
+    "great amazing lovely brilliant awesome perfect fun sweet gorgeous superb neat delightful excellent solid cool"
 ).split()
 BAD = (
-    "awful terrible boring horrible useless broken lame ugly slow annoying rubbish disappointing "
-    "dreadful weak messy"
+    "awful terrible boring horrible useless broken lame ugly slow annoying rubbish disappointing dreadful weak messy"
 ).split()
 NEGATION = ("not", "never", "hardly")
 BOOST = ("so", "really", "sooo", "totally", "", "", "")
@@ -32,8 +30,12 @@ TAGS = "monday mood weekend london nofilter live fail win news tbt work friday r
 LAST_COUNTS = ("but", "yet")
 FIRST_COUNTS = ("although", "even if")
 PLANS = (
-    "heading to the {} at {}", "who else is at the {} until {}", "new {} review is up at {}",
-    "the {} starts at {}", "any news on the {} before {}", "waiting for the {} since {}",
+    "heading to the {} at {}",
+    "who else is at the {} until {}",
+    "new {} review is up at {}",
+    "the {} starts at {}",
+    "any news on the {} before {}",
+    "waiting for the {} since {}",
 )
 
 

@@ -39,14 +39,23 @@ def draw(results: Results, settings: dict):
         above, below = axes[:, column]
         grid(above, mask)
         grid(below, layers)
-        above.set(title=f"{results.models[model]}: {mask.size} slots", ylabel="slot row")
-        below.set(title=f"{layers.size} heads in {heads['layers']} layers", xlabel="head", ylabel="layer")
+        above.xaxis.tick_top()
+        above.tick_params(length=0)
+        above.set(title=f"{results.models[model]}: {mask.size} slots switch {layers.size} heads", ylabel="slots")
+        below.set(xlabel="head", ylabel="layer")
         for head in np.flatnonzero(mask[-1] == 0):
             x = head + 0.5
             figure.add_artist(
                 ConnectionPatch(
-                    (x, mask.shape[0]), (x, 0), "data", "data", axesA=above, axesB=below,
-                    arrowstyle="-|>", color="#777777", linewidth=0.8,
+                    (x, mask.shape[0]),
+                    (x, 0),
+                    "data",
+                    "data",
+                    axesA=above,
+                    axesB=below,
+                    arrowstyle="-|>",
+                    color="#777777",
+                    linewidth=0.8,
                 )
             )
     figure.legend(

@@ -40,7 +40,9 @@ def draw(results: Results, settings: dict):
         axis.plot(x, mean, color=colour, linestyle=line, marker=mark, markevery=max(1, len(x) // 12), ms=4, label=label)
         axis.fill_between(x, runs.min(), runs.max(), color=colour, alpha=0.2, linewidth=0)
         axis.axhline(mean.iloc[0], color=ORANGE, linestyle="--", lw=1.2, label="unpruned")
-        axis.plot([], [], "s", color="#dddddd", markeredgecolor="#777777", label=f"random ({trials['trial'].nunique()})")
+        axis.plot(
+            [], [], "s", color="#dddddd", markeredgecolor="#777777", label=f"random ({trials['trial'].nunique()})"
+        )
         axis.set(title=title, xlabel="pruned heads (%)", ylabel="accuracy", xlim=(-4, 104), ylim=(0, 1.03))
         axis.legend(loc="lower left", fontsize=8)
     return figure

@@ -26,7 +26,9 @@ KNOWN = {
     "inverse_ae": ("Inverse-AE", PINK, ":", "v"),
     "random": ("Random", GREY, "-", "x"),
 }
-SPARE = [(colour, line, mark) for line in ("-", "--", ":") for colour, mark in zip((SKY, BLACK, GREY), "P*X", strict=True)]
+SPARE = [
+    (colour, line, mark) for line in ("-", "--", ":") for colour, mark in zip((SKY, BLACK, GREY), "P*X", strict=True)
+]
 
 matplotlib.rcParams.update(
     {

@@ -22,9 +22,7 @@ from gnorm.heads import HeadMap
 from gnorm.rows import NO_CLASS
 
 
-def score(
-    model: nn.Module, heads: HeadMap, batches: Iterable[Batch], objective: str = "logit_norm"
-) -> torch.Tensor:
+def score(model: nn.Module, heads: HeadMap, batches: Iterable[Batch], objective: str = "logit_norm") -> torch.Tensor:
     norms = torch.zeros(3, *heads.shape, dtype=torch.float64)
     rows = 0.0
     for batch in batches:

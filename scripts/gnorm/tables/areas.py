@@ -1,6 +1,6 @@
 """Area under the accuracy curve, and accuracy with a quarter, half and three quarters of the heads pruned.
 
-`area` is run 0 (for random pruning the mean over trials); +- is the standard deviation over
+`area` is run 0 (for random pruning the mean over trials); ± is the standard deviation over
 runs (for random pruning over trials).
 """
 
@@ -26,9 +26,9 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
             table = pd.DataFrame(measured)
             point = table.mean() if entry["score"] == "random" else table.iloc[0]
             row = {"model": title, "strategy": strategy, "curves": len(table)}
-            row |= {"area": point["area"], "area mean": table["area"].mean(), "area +-": table["area"].std()}
+            row |= {"area": point["area"], "area mean": table["area"].mean(), "area ±": table["area"].std()}
             for share in SHARES:
                 name = f"at {share:.0%}"
-                row |= {name: point[name], f"{name} +-": table[name].std()}
+                row |= {name: point[name], f"{name} ±": table[name].std()}
             rows.append(row)
     return pd.DataFrame(rows)

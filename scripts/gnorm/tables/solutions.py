@@ -1,6 +1,6 @@
 """Accuracy and size before and after pruning at the stop point (the paper's Table 1).
 
-Point values are run 0; +- is the standard deviation over runs, each stopped at its own point.
+Point values are run 0; ± is the standard deviation over runs, each stopped at its own point.
 """
 
 import pandas as pd
@@ -9,8 +9,8 @@ from gnorm.curves import stop_point
 from gnorm.results import Results, curves
 
 NEEDS = ("tidy", "solutions")
-DECIMALS = {"accuracy before (%)": 2, "accuracy after (%)": 2, "accuracy +-": 2, "decrease (%)": 2, "pruned +-": 1}
-DECIMALS |= {"size before (MB)": 2, "size after (MB)": 2, "size +-": 2, "reduction (%)": 2}
+DECIMALS = {"accuracy before (%)": 2, "accuracy after (%)": 2, "accuracy ±": 2, "decrease (%)": 2, "pruned ±": 1}
+DECIMALS |= {"size before (MB)": 2, "size after (MB)": 2, "size ±": 2, "reduction (%)": 2}
 
 
 def make(results: Results, settings: dict) -> pd.DataFrame:
@@ -33,14 +33,14 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
                 "model": title,
                 "heads": solution["heads"],
                 "pruned": solution["heads_pruned"],
-                "pruned +-": pd.Series(pruned).std(),
+                "pruned ±": pd.Series(pruned).std(),
                 "accuracy before (%)": 100 * before["accuracy"],
                 "accuracy after (%)": 100 * after["accuracy"],
-                "accuracy +-": pd.Series(accuracy).std(),
+                "accuracy ±": pd.Series(accuracy).std(),
                 "decrease (%)": 100 * (1 - after["accuracy"] / before["accuracy"]),
                 "size before (MB)": before["megabytes"],
                 "size after (MB)": after["megabytes"],
-                "size +-": pd.Series(size).std(),
+                "size ±": pd.Series(size).std(),
                 "reduction (%)": 100 * (1 - after["megabytes"] / before["megabytes"]),
             }
         )

@@ -1,0 +1,43 @@
+# Each target makes the environment first if it is not there.
+PYTHON ?= python3.11
+BIN := .venv/bin
+CORES ?= $(shell nproc)
+# One job a GPU; without one, as many jobs as there are cores.
+GPUS ?= $(shell n=$$(nvidia-smi -L 2>/dev/null | wc -l); [ $$n -gt 0 ] && echo $$n || echo $(CORES))
+
+.PHONY: help env demo test test-quick lint format clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+env: .venv/.complete ## make the pinned environment in .venv
+
+.venv/.complete: requirements.txt requirements-dev.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps textpruner==1.1.post2
+	touch $@
+
+demo: env ## run the suite mini and show what came out
+	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
+	@$(BIN)/python scripts/show_results.py results/mini figures/mini
+
+test: env ## all tests; minutes, most of them for the suite mini unless `make demo` ran before
+	$(BIN)/python -m pytest -q
+
+test-quick: env ## tests without the suite mini
+	$(BIN)/python -m pytest -q -m "not mini"
+
+lint: env ## ruff, snakefmt and snakemake --lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+
+format: env ## format everything
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile rules
+
+clean: ## remove all results and figures
+	rm -rf .snakemake $(filter-out results/README.md,$(wildcard results/*)) $(filter-out figures/README.md,$(wildcard figures/*))

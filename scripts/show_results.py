@@ -1,0 +1,23 @@
+"""Print where a finished suite's results are, and the headline table."""
+
+import sys
+from pathlib import Path
+
+
+def main(results: Path, figures: Path) -> None:
+    print("\nArea under the accuracy curve (higher is better), mean ± spread over runs or random trials:\n")
+    print((results / "tables/headline.md").read_text())
+    print("Greedy-Gnorm at the stop point:\n")
+    print((results / "tables/solutions.md").read_text())
+    for name, path in (
+        ("figures", figures),
+        ("tables", results / "tables"),
+        ("workbook", results / "all.xlsx"),
+        ("all rows", results / "tidy.csv"),
+        ("report", results / "report.html"),
+    ):
+        print(f"{name:9} {path}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

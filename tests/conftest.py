@@ -1,0 +1,128 @@
+"""Small models of every family, rows for them, and finished suites to look at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+FAMILIES = ("bert", "albert", "roberta", "xlm-roberta")
+CORPORA = dict(zip(FAMILIES, ("finance", "inference", "tweets", "languages"), strict=True))
+
+
+class Tiny:
+    """An untrained model with strong weights, so that heads differ and attend unevenly."""
+
+    def __init__(self, family: str, layers: int = 3, heads: int = 4, width: int = 32, seed: int = 0):
+        import torch
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+
+        from gnorm import corpora, tokenizer
+        from gnorm.heads import head_map
+
+        name = CORPORA[family]
+        corpus = corpora.load(name)
+        drawn = corpora.draw(name, 60, seed)
+        texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in drawn]
+        self.tokenizer = tokenizer.train(family, texts, 400, 48)
+        self.rows = [
+            {**r, "row": i, "label": corpus.LABELS.index(r["label_name"]) if r["label_name"] in corpus.LABELS else -1}
+            for i, r in enumerate(drawn)
+        ]
+        torch.manual_seed(seed)
+        config = AutoConfig.for_model(
+            family,
+            vocab_size=len(self.tokenizer),
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=2 * width,
+            max_position_embeddings=52,
+            num_labels=len(corpus.LABELS),
+            initializer_range=0.25,
+            pad_token_id=self.tokenizer.pad_token_id,
+            **({"embedding_size": 16} if family == "albert" else {}),
+        )
+        self.model = AutoModelForSequenceClassification.from_config(config, attn_implementation="sdpa")
+        self.model.double().eval().requires_grad_(False)
+        self.heads = head_map(self.model)
+
+    def batches(self, rows=8, tokens=200, weights=None):
+        from gnorm import batches
+
+        return batches.make(self.tokenizer, self.rows[:rows], tokens, weights)
+
+
+@pytest.fixture(params=FAMILIES)
+def tiny(request) -> Tiny:
+    return Tiny(request.param)
+
+
+@pytest.fixture
+def make_tiny():
+    return Tiny
+
+
+def copy_workflow(target: Path) -> Path:
+    """The workflow's own files, times of change kept, without results."""
+    names = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    return target
+
+
+def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=1500)
+
+
+def finish(folder: Path, suite: str) -> Path:
+    made = snakemake(folder, "--quiet", "rules", "--config", f"suite={suite}")
+    assert made.returncode == 0, made.stderr[-5000:]
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory) -> Path:
+    """A finished run of the suite `smoke` in a copy of the workflow; never change it, copy it."""
+    return finish(copy_workflow(tmp_path_factory.mktemp("smoke")), "smoke")
+
+
+@pytest.fixture(scope="session")
+def mini(tmp_path_factory) -> Path:
+    """A finished run of the suite `mini`, starting from what `make demo` left here if it is still valid."""
+    folder = copy_workflow(tmp_path_factory.mktemp("mini"))
+    for name in ("results/mini", "figures/mini", ".snakemake"):
+        if (ROOT / name).exists():
+            subprocess.run(["cp", "-a", "--parents", name, str(folder)], cwd=ROOT, check=True)
+    shutil.rmtree(folder / ".snakemake" / "locks", ignore_errors=True)
+    shutil.rmtree(folder / ".snakemake" / "incomplete", ignore_errors=True)
+    return finish(folder, "mini")
+
+
+@pytest.fixture
+def copy_of():
+    """A private copy of a finished tree, times of change kept, so that nothing in it is out of date."""
+    made = []
+
+    def copy(tree: Path, tmp_path: Path) -> Path:
+        target = tmp_path / "tree"
+        subprocess.run(["cp", "-a", str(tree), str(target)], check=True)
+        made.append(target)
+        return target
+
+    yield copy
+    for target in made:
+        shutil.rmtree(target, ignore_errors=True)

@@ -1,0 +1,89 @@
+"""The Gnorm score against the naive oracle."""
+
+import oracles
+import pytest
+import torch
+
+from gnorm import surgery
+from gnorm.scores import gnorm
+
+SLOTS = {False: [(0, 1), (2, 0), (2, 3)], True: [(0, 1), (0, 3)]}
+
+
+def relative(found, expected):
+    kept = expected > 0
+    assert (found[~kept] == 0).all()
+    return ((found - expected).abs()[kept] / expected[kept]).max().item()
+
+
+@pytest.mark.parametrize("objective", ["logit_norm", "task_loss"])
+def test_unpruned_model_equals_the_oracle(tiny, objective):
+    rows = [row for row in tiny.rows[:8] if row["label"] >= 0]
+    tiny.rows = rows
+    expected = oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, rows, objective)
+    assert (expected > 0).all()
+    assert relative(gnorm.score(tiny.model, tiny.heads, tiny.batches(), objective), expected) < 1e-9
+
+
+def test_pruned_model_equals_the_oracle(tiny):
+    tied = tiny.heads.shape[0] == 1
+    surgery.prune(tiny.model, tiny.heads, SLOTS[tied])
+    expected = oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, tiny.rows[:6])
+    assert (expected == 0).sum() == len(SLOTS[tied])
+    assert relative(gnorm.score(tiny.model, tiny.heads, tiny.batches(6)), expected) < 1e-9
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_whole_layer_pruned(tiny, layer):
+    if tiny.heads.shape[0] == 1:
+        surgery.prune(tiny.model, tiny.heads, [(0, head) for head in range(tiny.heads.heads)])
+        assert (gnorm.score(tiny.model, tiny.heads, tiny.batches(4)) == 0).all()
+        return
+    surgery.prune(tiny.model, tiny.heads, [(layer, head) for head in range(tiny.heads.heads)])
+    expected = oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, tiny.rows[:4])
+    assert relative(gnorm.score(tiny.model, tiny.heads, tiny.batches(4)), expected) < 1e-9
+
+
+def test_does_not_depend_on_batches_or_padding(tiny):
+    alone = gnorm.score(tiny.model, tiny.heads, tiny.batches(tokens=1))
+    assert len(tiny.batches(tokens=1)) == 8
+    together = gnorm.score(tiny.model, tiny.heads, tiny.batches(tokens=100_000))
+    assert len(tiny.batches(tokens=100_000)) == 1
+    assert tiny.batches(tokens=100_000)[0].mask.min() == 0
+    assert relative(together, alone) < 1e-9
+
+
+@pytest.mark.parametrize("length,width", [(3, 64), (200, 16)])
+def test_both_forms_of_the_norm(length, width):
+    """Short sentences go through the Gram matrix, long ones directly."""
+    torch.manual_seed(0)
+    x = torch.randn(2, length, width, dtype=torch.float64)
+    g = torch.randn(2, length, 3, width, dtype=torch.float64)
+    found = gnorm._squared_norms(x, g, width // 4)
+    for b in range(2):
+        for part in range(3):
+            for head in range(4):
+                own = g[b, :, part, head * width // 4 : (head + 1) * width // 4]
+                assert found[b, part, head].item() == pytest.approx((own.T @ x[b]).pow(2).sum().item(), rel=1e-12)
+
+
+def test_tiny_norms_do_not_underflow_in_float32():
+    x, g = torch.randn(1, 5, 8), torch.randn(1, 5, 3, 8) * 1e-25
+    found = gnorm._squared_norms(x, g, 4)
+    expected = gnorm._squared_norms(x.double(), g.double(), 4)
+    assert (found > 0).all()
+    assert torch.allclose(found, expected, rtol=1e-4, atol=0)
+
+
+def test_a_repeated_row_counts_as_often_as_its_weight(make_tiny):
+    tiny = make_tiny("bert")
+    weighted = gnorm.score(tiny.model, tiny.heads, tiny.batches(3, weights=[2, 0, 1]))
+    tiny.rows = [tiny.rows[0], tiny.rows[0], tiny.rows[2]]
+    assert relative(gnorm.score(tiny.model, tiny.heads, tiny.batches(3)), weighted) < 1e-9
+
+
+def test_a_score_that_is_not_finite_names_its_head(make_tiny):
+    tiny = make_tiny("bert")
+    tiny.model.get_submodule(tiny.heads.blocks[1].value).weight[:] = float("nan")
+    with pytest.raises(FloatingPointError, match="layer 0, head 0"):
+        gnorm.score(tiny.model, tiny.heads, tiny.batches(2))

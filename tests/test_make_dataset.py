@@ -1,0 +1,133 @@
+"""Corpora, index lists, files, tokenizers and the summary."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import make_dataset
+import pytest
+from transformers import AutoTokenizer
+
+from gnorm import UserError, corpora, data, tokenizer
+from gnorm.rows import NO_CLASS, read
+
+NAMES = ("finance", "inference", "tweets", "languages")
+COUNTS = {"train": 60, "calibration": 30, "entropy": "same", "evaluation": 20}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_corpora_are_seeded_balanced_and_varied(name):
+    rows = corpora.draw(name, 3000, seed=1)
+    assert rows == corpora.draw(name, 3000, seed=1) != corpora.draw(name, 3000, seed=2)
+    corpus = corpora.load(name)
+    labels = Counter(row["label_name"] for row in rows)
+    names = corpus.LABELS + getattr(corpus, "UNSCORED", ())
+    assert set(labels) == set(names)
+    assert min(labels.values()) > 0.6 * 3000 / len(names)
+    assert len({(row["text"], row["pair"]) for row in rows}) == 3000
+    assert len({word for row in rows for word in row["text"].split()}) > 60
+
+
+def test_there_are_twenty_languages():
+    assert len(set(corpora.load("languages").LABELS)) == 20
+
+
+def test_splits_are_disjoint_and_scored():
+    rows, splits, classes = data.make({"source": "generated", "corpus": "tweets", "order": "as_is"}, COUNTS, seed=3)
+    assert classes == ["negative", "positive"]
+    assert {k: len(v) for k, v in splits.items()} == {"train": 60, "calibration": 30, "entropy": 30, "evaluation": 20}
+    assert splits["entropy"] == splits["calibration"]
+    used = splits["train"] + splits["calibration"] + splits["evaluation"]
+    assert len(set(used)) == 110
+    labels = rows["label"]
+    assert all(labels[i] != NO_CLASS for i in splits["train"] + splits["evaluation"])
+    assert any(labels[i] == NO_CLASS for i in splits["calibration"])  # scores read them, accuracy does not
+
+
+def test_same_rows_for_calibration_and_evaluation():
+    counts = COUNTS | {"evaluation": "same", "entropy": 50}
+    rows, splits, _ = data.make({"source": "generated", "corpus": "tweets", "order": "as_is"}, counts, seed=3)
+    assert splits["evaluation"] == [i for i in splits["calibration"] if rows["label"][i] != NO_CLASS]
+    assert len(splits["entropy"]) == 50
+
+
+def test_too_many_rows_asked_for():
+    with pytest.raises(UserError, match=r"rows.evaluation asks for 20 rows, but only 3 are left"):
+        data.split([0, 1, 0], COUNTS, "as_is", 0)
+
+
+FILE = {"source": "file", "text": "t", "pair": None, "label": "y", "classes": ["no", "yes"], "unscored": ["?"]}
+FILE |= {"order": "shuffled"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_files(tmp_path, kind):
+    import pandas as pd
+
+    table = pd.DataFrame({"t": [f"text {i}" for i in range(9)], "y": ["no", "yes", "?"] * 3})
+    path = tmp_path / f"rows.{kind}"
+    if kind == "csv":
+        table.to_csv(path, index=False)
+    elif kind == "jsonl":
+        table.to_json(path, orient="records", lines=True)
+    else:
+        table.to_parquet(path)
+    counts = {"train": 0, "calibration": 4, "entropy": "same", "evaluation": 3}
+    rows, splits, _ = data.make(FILE | {"path": str(path)}, counts, seed=0)
+    assert rows["label"] == [0, 1, NO_CLASS] * 3
+    assert len(splits["evaluation"]) == 3 and sorted(os.listdir(tmp_path)) == [path.name]
+
+
+@pytest.mark.parametrize(
+    "content,change,message",
+    [
+        ("t,y\na,no\n", {"text": "body"}, "has no column 'body'; it has t, y"),
+        ("t,y\na,no\nb,maybe\n", {}, "row 1: label 'maybe' is none of the classes"),
+        ("t,y\na,no\n,yes\n", {}, "row 1: the text is missing"),
+    ],
+)
+def test_bad_files_are_explained(tmp_path, content, change, message):
+    (tmp_path / "rows.csv").write_text(content)
+    with pytest.raises(UserError, match=message):
+        data.make(FILE | {"path": str(tmp_path / "rows.csv")} | change, COUNTS, seed=0)
+    with pytest.raises(UserError, match="does not exist"):
+        data.make(FILE | {"path": str(tmp_path / "none.csv")}, COUNTS, seed=0)
+
+
+@pytest.mark.parametrize("family", tokenizer.FAMILIES)
+def test_tokenizers_load_and_repeat(family, tmp_path):
+    name = dict(zip(tokenizer.FAMILIES, NAMES, strict=True))[family]
+    rows = corpora.draw(name, 300, seed=0)
+    texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in rows]
+    built = tokenizer.train(family, texts, 600, 40)
+    built.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert type(loaded) is tokenizer.FAMILIES[family].wrapper and len(loaded) <= 600
+    assert loaded.unk_token_id not in loaded(rows[0]["text"])["input_ids"]
+    pair = loaded("one text", "another")["input_ids"]
+    assert pair == built("one text", "another")["input_ids"]
+    assert pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
+    # Each process hashes differently; the tokenizer must not depend on it.
+    program = (
+        "import sys, hashlib; sys.path.insert(0, 'scripts'); from gnorm import corpora, tokenizer;"
+        f"rows = corpora.draw({name!r}, 300, seed=0);"
+        "texts = [' '.join(filter(None, (r['text'], r['pair']))) for r in rows];"
+        f"print(tokenizer.train({family!r}, texts, 600, 40).backend_tokenizer.to_str())"
+    )
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "true", "PYTHONHASHSEED": "7"}
+    again = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert json.loads(again.stdout) == json.loads(built.backend_tokenizer.to_str())
+
+
+def test_the_rule_writes_what_people_read(tmp_path):
+    dataset = {"source": "generated", "corpus": "inference", "order": "as_is"}
+    checkpoint = {"source": "train", "family": "albert", "vocabulary": 200, "length": 12}
+    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "tokenizer")]
+    make_dataset.main("ALBERT", dataset, checkpoint, COUNTS, 1, *paths)
+    assert [row["row"] for row in read(tmp_path, "calibration")] == json.loads(paths[1].read_text())["calibration"]
+    text = paths[2].read_text()
+    for expected in ("| calibration | 30 |", "share 0 rows", "| neutral | 1 |", "longer than the 12 tokens", " / "):
+        assert expected in text
+    assert AutoTokenizer.from_pretrained(paths[3]).model_max_length == 12

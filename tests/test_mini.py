@@ -1,0 +1,112 @@
+"""The finished suite mini: does the whole chain give sensible numbers?"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from conftest import ROOT, copy_workflow, snakemake
+
+from gnorm.rows import NO_CLASS
+
+pytestmark = pytest.mark.mini
+MODELS = ("BERT", "ALBERT", "ROBERTA", "XLM_ROBERTA")
+
+
+def bag_of_words(folder: Path) -> float:
+    """Accuracy of a logistic regression over word counts, same training and evaluation rows."""
+    rows = pd.read_parquet(folder / "rows.parquet")
+    splits = json.loads((folder / "splits.json").read_text())
+    texts = rows["text"] + " " + rows["pair"].fillna("")
+    train, test = splits["train"], splits["evaluation"]
+    assert not set(train) & set(test) and (rows["label"][test] != NO_CLASS).all()
+    words = {word: i for i, word in enumerate(sorted({w for text in texts[train] for w in text.split()}))}
+
+    def counts(texts):
+        table = torch.zeros(len(texts), len(words) + 1)
+        for i, text in enumerate(texts):
+            for word in text.split():
+                if word in words:
+                    table[i, words[word]] += 1
+        table[:, -1] = 1
+        return table
+
+    x, y = counts(texts[train]), torch.tensor(rows["label"][train].to_numpy())
+    weights = torch.zeros(x.shape[1], int(y.max()) + 1, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss():
+        optimizer.zero_grad()
+        value = torch.nn.functional.cross_entropy(x @ weights, y) + 0.5 / len(y) * weights[:-1].pow(2).sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    predicted = (counts(texts[test]) @ weights.detach()).argmax(1)
+    return (predicted == torch.tensor(rows["label"][test].to_numpy())).float().mean().item()
+
+
+def accuracy(mini: Path, model: str) -> float:
+    return json.loads((mini / f"results/mini/{model}/heads.json").read_text())["accuracy"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_unpruned_accuracy(mini, model):
+    assert accuracy(mini, model) >= 0.95
+
+
+def test_three_tasks_need_more_than_words(mini):
+    gaps = {m: accuracy(mini, m) - bag_of_words(mini / f"results/mini/{m}/dataset") for m in MODELS}
+    assert sum(gap >= 0.15 for gap in gaps.values()) >= 3, gaps
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_greedy_beats_its_inverse(mini, model):
+    tidy = pd.read_csv(mini / "results/mini/tidy.csv")
+    areas = pd.read_csv(mini / "results/mini/tables/areas.csv").set_index(["model", "strategy"])
+    title = {"ROBERTA": "RoBERTa", "XLM_ROBERTA": "XLM-RoBERTa"}.get(model, model)
+    assert areas.loc[(title, "greedy_gnorm"), "area"] > areas.loc[(title, "inverse_gnorm"), "area"]
+    assert tidy[tidy["model"] == model].groupby("strategy")["run"].nunique().drop("random").eq(3).all()
+    assert tidy[(tidy["model"] == model) & (tidy["strategy"] == "random")]["trial"].nunique() == 25
+
+
+def test_runs_differ(mini):
+    """Bootstrap resamples change the scores."""
+    folder = mini / "results/mini/BERT/trajectories/greedy_gnorm"
+    scores = [torch.load(folder / f"run{r}.scores.pt", weights_only=True) for r in range(3)]
+    assert scores[0].shape == (32, 4, 8)
+    assert not torch.equal(scores[0][0], scores[1][0]) and not torch.equal(scores[1][0], scores[2][0])
+
+
+def test_a_second_run_does_nothing(mini):
+    made = snakemake(mini)
+    assert "Nothing to be done" in made.stdout + made.stderr
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in folder.iterdir()
+        if p.is_file() and p.name != ".snakemake_timestamp"
+    }
+
+
+def test_training_again_gives_the_same_checkpoint(mini, tmp_path):
+    """From the corpus on, in another folder: every file of the checkpoint is the same."""
+    copy_workflow(tmp_path)
+    target = "results/mini/BERT/checkpoint"
+    made = snakemake(tmp_path, target)
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert digest(tmp_path / target) == digest(mini / target)
+
+
+def test_the_report_holds_every_figure_and_table(mini):
+    text = (mini / "results/mini/report.html").read_text()
+    for name in ("PruningResults", "RandomPruning", "allfinalsolutions", "gradientpooling", "AlbertPruning"):
+        assert f"{name}.png" in text
+        assert (mini / f"figures/mini/{name}.pdf").read_bytes().startswith(b"%PDF")
+    for name in ("headline", "areas", "solutions", "parameters", "random", "entropy"):
+        assert f"{name}.csv" in text
+    assert str(ROOT) not in text

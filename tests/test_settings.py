@@ -1,0 +1,143 @@
+"""Mistakes in the configuration give one line that says what to change."""
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT, copy_workflow
+
+from gnorm import UserError, settings
+
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def changed(path, value):
+    config = copy.deepcopy(CONFIG)
+    *way, last = path.split(".")
+    place = config
+    for key in way:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return config
+
+
+def test_defaults_are_filled_in():
+    found = settings.load({"suite": "mini", "strategies": {"greedy_gnorm": {"score": "gnorm"}}}, ROOT)
+    assert found["scores"]["entropy"] == {"epsilon": 1e-7, "variant": "C"}
+    assert found["strategies"]["greedy_gnorm"] == {
+        "score": "gnorm",
+        "prune": "lowest",
+        "rescore": "every_step",
+        "settings": {"objective": "logit_norm"},
+    }
+    assert found["models"]["BERT"]["rows"]["entropy"] == "same" and found["jobs"]["threads"] == 1
+
+
+def test_the_shipped_configuration_is_what_the_schema_defaults_to():
+    bare = {"suite": "mini", "strategies": CONFIG["strategies"]}
+    assert settings.load(bare, ROOT) == settings.load(CONFIG, ROOT)
+
+
+def test_exponents_are_numbers():
+    found = settings.load(changed("scores.entropy.epsilon", "1e-6"), ROOT)
+    assert found["scores"]["entropy"]["epsilon"] == 1e-6
+
+
+def test_a_strategy_may_have_settings_of_its_own():
+    entry = {"score": "gnorm", "settings": {"objective": "task_loss"}}
+    found = settings.load(changed("strategies.by_loss", entry), ROOT)
+    assert found["strategies"]["by_loss"]["settings"] == {"objective": "task_loss"}
+    assert found["strategies"]["greedy_gnorm"]["settings"] == {"objective": "logit_norm"}
+
+
+MISTAKES = [
+    ("run", 2, "there is no key 'run'; did you mean 'runs'?"),
+    ("scores.entropy.epsilon", 0, "scores.entropy.epsilon: must be above 0, got 0"),
+    ("scores.entropy.epsilon", "small", "scores.entropy.epsilon: must be of type number"),
+    ("scores.entropy.espilon", 1e-7, "scores.entropy: there is no key 'espilon'; did you mean 'epsilon'?"),
+    ("scores.entropy.variant", "D", "scores.entropy.variant: there is no value 'D'; allowed: A, B, C"),
+    ("runs", -1, "runs: must be at least 1, got -1"),
+    ("runs", 0, "runs: must be at least 1, got 0"),
+    ("runs", "three", "runs: must be of type integer"),
+    ("suite", "mimi", "suite: there is no suite 'mimi'; did you mean 'mini'?"),
+    ("suite", "../mini", "there is no suite '../mini'"),
+    (
+        "strategies.greedy_gnorm.score",
+        "gnrom",
+        "strategies.greedy_gnorm.score: there is no score 'gnrom'; did you mean",
+    ),
+    ("strategies.new", {"prune": "lowest"}, "strategies.new: the key 'score' is missing"),
+    (
+        "strategies.new",
+        {"score": "gnorm", "prune": "low"},
+        "strategies.new.prune: there is no value 'low'; did you mean",
+    ),
+    ("strategies.new", {"score": "gnorm", "rescore": 0}, "strategies.new.rescore"),
+    ("strategies.new", {"score": "gnorm", "rescore": "often"}, "strategies.new.rescore"),
+    ("strategies.new", {"score": "gnorm", "trials": 3}, "`trials` goes with `score: random`"),
+    ("strategies.new", {"score": "gnorm", "settings": {"objectiv": 1}}, "did you mean 'objective'?"),
+    ("strategies.a/b", {"score": "gnorm"}, "'a/b'"),
+    ("strategies", {}, "strategies: must not be empty"),
+    ("solutions.strategy", "greedy", "solutions.strategy: there is no strategy 'greedy'"),
+    ("stop", {"heads": -3}, "stop.heads: must be at least 1, got -3"),
+    ("tables", ["area"], "tables: there is no table 'area'; did you mean 'areas'?"),
+    ("figures.draw", ["Prunings"], "figures.draw: there is no figure 'Prunings'"),
+]
+
+
+@pytest.mark.parametrize("path,value,message", MISTAKES)
+def test_mistakes(path, value, message):
+    with pytest.raises(UserError) as caught:
+        settings.load(changed(path, value), ROOT)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith("config.yaml: ")
+
+
+SUITE_MISTAKES = [
+    ("rows", {"calibration": -5, "evaluation": 1}, "models.M.rows.calibration: must be at least 1, got -5"),
+    ("rows", {"calibration": 5, "evaluation": "sam"}, "models.M.rows.evaluation"),
+    ("rows", {"calibration": 5, "evaluation": 5}, "models.M.rows.train: must be above 0"),
+    ("dataset", {"source": "generated", "corpus": "financ"}, "there is no corpus 'financ'; did you mean 'finance'?"),
+    ("dataset", {"source": "generate", "corpus": "finance"}, "dataset.source: there is no source 'generate'; did you"),
+    ("dataset", {"source": "generated", "corpse": "x"}, "models.M.dataset"),
+    ("checkpoint", {"source": "train", "family": "brt"}, "checkpoint.family: there is no value 'brt'; did you mean"),
+    (
+        "checkpoint",
+        {"source": "train", "family": "bert", "layer": 2},
+        "there is no key 'layer'; did you mean 'layers'?",
+    ),
+    ("tittle", "M", "models.M: there is no key 'tittle'; did you mean 'title'?"),
+]
+
+
+@pytest.mark.parametrize("key,value,message", SUITE_MISTAKES)
+def test_mistakes_in_a_suite(tmp_path, key, value, message):
+    copy_workflow(tmp_path)
+    model = {
+        "dataset": {"source": "generated", "corpus": "finance"},
+        "checkpoint": {"source": "train", "family": "bert"},
+        "rows": {"train": 10, "calibration": 5, "evaluation": 5},
+    }
+    (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump({"models": {"M": model | {key: value}}}))
+    with pytest.raises(UserError) as caught:
+        settings.load(CONFIG | {"suite": "mine"}, tmp_path)
+    assert message in str(caught.value) and str(caught.value).startswith("suites/mine.yaml: ")
+
+
+@pytest.mark.parametrize("value", ["suite=mimi", "runs=-1", "scores={entropy: {epsilon: 0}}", "unknown=1"])
+def test_snakemake_stops_with_one_line_and_writes_nothing(tmp_path, value):
+    copy_workflow(tmp_path)
+    before = sorted(p for p in tmp_path.rglob("*") if ".snakemake" not in p.parts and "__pycache__" not in p.parts)
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--config", value]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert made.returncode != 0
+    own = ("Using workflow specific profile", "Config file config.yaml is extended")  # Snakemake's own lines
+    said = [line for line in (made.stdout + made.stderr).splitlines() if line.strip() and not line.startswith(own)]
+    assert len(said) == 1, said
+    assert said[0].startswith("Error in the configuration: config.yaml: ")
+    assert before == sorted(
+        p for p in Path(tmp_path).rglob("*") if ".snakemake" not in p.parts and "__pycache__" not in p.parts
+    )

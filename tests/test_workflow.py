@@ -1,0 +1,215 @@
+"""What is rerun, and what is not, on a finished tree; what a run leaves behind."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from conftest import ROOT, snakemake
+
+from gnorm import imports
+
+SMOKE = ("--config", "suite=smoke")
+
+
+def planned(folder: Path, *arguments: str) -> dict[str, int]:
+    """Rule -> number of jobs that a dry-run plans."""
+    made = snakemake(folder, "-n", "--quiet", "rules", *arguments)
+    assert made.returncode == 0, made.stderr[-3000:]
+    if "Nothing to be done" in made.stdout + made.stderr:
+        return {}
+    table = (made.stdout + made.stderr).split("Job stats:")[-1]
+    found = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+    return {name: count for name, count in found.items() if name not in ("total", "all")}
+
+
+def append(path: Path, text: str = "\n# edited\n") -> None:
+    path.write_text(path.read_text() + text)
+
+
+def edit_config(folder: Path, **changes) -> None:
+    path = folder / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    for key, value in changes.items():
+        config[key] = {**config[key], **value} if isinstance(value, dict) else value
+    path.write_text(yaml.safe_dump(config))
+
+
+AFTER_PRUNING = {"collect_results", "make_table", "make_workbook", "draw_figure", "write_report"}
+
+
+def test_a_second_run_does_nothing(smoke):
+    made = snakemake(smoke, *SMOKE)
+    assert "Nothing to be done" in made.stdout + made.stderr
+
+
+def test_touching_a_module_reruns_nothing(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    assert planned(tree, *SMOKE) == {}  # the copy is as finished as the original
+    (tree / "scripts/gnorm/heads.py").touch()
+    assert planned(tree, *SMOKE) == {}
+
+
+def test_editing_a_figure_redraws_that_figure(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    append(tree / "scripts/gnorm/figures/randompruning.py")
+    assert planned(tree, *SMOKE) == {"draw_figure": 1, "write_report": 1}
+    made = snakemake(tree, *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert planned(tree, *SMOKE) == {}
+
+
+def test_editing_the_style_redraws_all_figures(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    append(tree / "scripts/gnorm/figures/style.py")
+    assert planned(tree, *SMOKE) == {"draw_figure": 5, "write_report": 1}
+
+
+def test_epsilon_redoes_entropy_and_what_ranks_by_it(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    edit_config(tree, scores={"entropy": {"epsilon": 1e-5}})
+    plan = planned(tree, *SMOKE)
+    assert plan["entropy_shard"] == 4 and plan["merge_entropy"] == 2
+    assert plan["prune_heads"] == 4  # two models, ae and inverse_ae
+    assert not {"make_dataset", "make_checkpoint", "random_pruning", "find_solution", "gradient_change"} & set(plan)
+    before = (tree / "results/smoke/BERT/trajectories/greedy_gnorm/run0.csv").stat().st_mtime_ns
+    made = snakemake(tree, *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert (tree / "results/smoke/BERT/trajectories/greedy_gnorm/run0.csv").stat().st_mtime_ns == before
+    assert '"epsilon": 1e-05' in (tree / "results/smoke/BERT/entropy/diagnostics.json").read_text()
+    assert planned(tree, *SMOKE) == {}
+
+
+def test_adding_a_strategy_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    edit_config(tree, strategies={"by_loss": {"score": "gnorm", "settings": {"objective": "task_loss"}}})
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 2 and plan["export_accuracy"] == 2
+    assert set(plan) <= {"prune_heads", "export_accuracy"} | AFTER_PRUNING
+
+
+def test_adding_a_model_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
+    """One's own model and rows: a checkpoint folder and a CSV file."""
+    tree = copy_of(smoke, tmp_path)
+    shutil.copytree(tree / "results/smoke/BERT/checkpoint", tree / "own_model")
+    rows = pd.read_parquet(tree / "results/smoke/BERT/dataset/rows.parquet")
+    rows[["text", "label_name"]].to_csv(tree / "own.csv", index=False)
+    suite = yaml.safe_load((tree / "suites/smoke.yaml").read_text())
+    suite["models"]["OWN"] = {
+        "dataset": {
+            "source": "file",
+            "path": "own.csv",
+            "text": "text",
+            "label": "label_name",
+            "classes": ["negative", "neutral", "positive"],
+        },
+        "checkpoint": {"source": "local", "path": "own_model"},
+        "rows": {"calibration": 10, "evaluation": 30},
+        "random": {"trials": 2, "levels": 3},
+    }
+    (tree / "suites/smoke.yaml").write_text(yaml.safe_dump(suite))
+    plan = planned(tree, *SMOKE)
+    assert plan["make_dataset"] == plan["make_checkpoint"] == plan["random_pruning"] == 1
+    assert plan["prune_heads"] == 5 and plan["entropy_shard"] == 1
+    made = snakemake(tree, *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    tidy = pd.read_csv(tree / "results/smoke/tidy.csv")
+    assert set(tidy["model"]) == {"BERT", "ALBERT", "OWN"}
+    assert planned(tree, *SMOKE) == {}
+
+
+def test_editing_the_gnorm_scorer_prunes_again_and_does_not_retrain(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    append(tree / "scripts/gnorm/scores/gnorm.py")
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 6  # two models, greedy, inverse and static
+    assert not {"make_dataset", "make_checkpoint", "entropy_shard", "random_pruning", "gradient_change"} & set(plan)
+
+
+def test_targets(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    for path in ("results/smoke/BERT/entropy", "figures/smoke", "results/smoke/tables", "results/smoke/report.html"):
+        shutil.rmtree(tree / path) if (tree / path).is_dir() else (tree / path).unlink()
+    assert set(planned(tree, "entropy", *SMOKE)) == {"entropy", "entropy_shard", "merge_entropy"}
+    assert planned(tree, "results/smoke/BERT/entropy/shards/0-7.pt", *SMOKE) == {"entropy_shard": 1}
+    figures = planned(tree, "figures", *SMOKE)
+    assert figures["draw_figure"] == 5 and "write_report" not in figures
+    assert planned(tree, "tables", *SMOKE)["make_table"] == 6
+    assert planned(tree, "report", *SMOKE)["write_report"] == 1
+
+
+def test_published_names_and_formats(smoke):
+    folder = smoke / "results/smoke"
+    names = {path.name for path in (folder / "experiments_results").iterdir()}
+    assert {"BERTrandompruned_heads_data_4x3_1group.xlsx", "BERTrandompruned_heads_data_4x3_concated.xlsx"} <= names
+    assert "ALBERTrandompruned_heads_data_4x3_concated.xlsx" not in names
+    table = pd.read_csv(folder / "experiments_results/pruned_heads_accuracy(ALBERT)basedonAEinverse.csv")
+    assert table.columns.tolist() == ["Pruned_Heads", "Accuracy"] and table["Pruned_Heads"].tolist() == [0, 2, 4]
+    joined = pd.read_excel(folder / "experiments_results/BERTrandompruned_heads_data_4x3_concated.xlsx")
+    assert joined.shape == (3, 9)
+    parts = [torch.load(folder / f"AE_calculation_results/BERT{p}AE.pt", weights_only=True) for p in ("0_7", "8_15")]
+    merged = torch.load(folder / "AE_calculation_results/BERT_16AE.pt", weights_only=True)
+    assert merged.dtype == torch.float32 and merged.shape == (2, 2)
+    assert torch.allclose((parts[0] + parts[1]) / 2, merged, atol=1e-6)
+
+
+def test_aggregates_follow_from_raw_files(smoke):
+    folder = smoke / "results/smoke"
+    tidy = pd.read_csv(folder / "tidy.csv")
+    for (model, strategy, run), group in tidy[tidy["run"].notna()].groupby(["model", "strategy", "run"]):
+        raw = pd.read_csv(folder / f"{model}/trajectories/{strategy}/run{int(run)}.csv")
+        assert group["accuracy"].tolist() == raw["accuracy"].tolist()
+        assert (group["heads_pruned"].to_numpy() + raw["heads_left"].to_numpy() == raw["heads_left"].iloc[0]).all()
+        assert (raw["correct"] / raw["evaluated"] - raw["accuracy"]).abs().max() < 1e-12
+    areas = pd.read_csv(folder / "tables/areas.csv").set_index(["model", "strategy"])
+    for model in ("BERT", "ALBERT"):
+        raw = pd.read_csv(folder / f"{model}/trajectories/ae/run0.csv")
+        x, y = 1 - raw["heads_left"] / raw["heads_left"].iloc[0], raw["accuracy"]
+        by_hand = sum((x[i + 1] - x[i]) * (y[i] + y[i + 1]) / 2 for i in range(len(x) - 1))
+        assert areas.loc[(model, "ae"), "area"] == pytest.approx(by_hand)
+        trials = pd.read_csv(folder / f"{model}/random/trials.csv")
+        expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
+        assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
+    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 7
+
+
+def test_nothing_is_left_behind(smoke):
+    stray = [p for p in smoke.rglob(".*") if p.name.startswith(".") and p.parent != smoke and "results" in p.parts]
+    assert [p for p in stray if p.name != ".snakemake_timestamp"] == []
+    new = {p.name for p in smoke.iterdir()} - {p.name for p in ROOT.iterdir()}
+    assert new <= {".snakemake"}
+
+
+SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_import_is_declared(script):
+    """What importing a script really loads is what its rule has as inputs."""
+    import subprocess
+    import sys
+
+    program = (
+        f"import sys; sys.path.insert(0, 'scripts'); import {script};"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'gnorm'), sep='\\n')"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    declared = {str(path) for path in imports.closure(ROOT / "scripts" / f"{script}.py")}
+    assert set(loaded.stdout.split()) <= declared
+
+
+def test_figures_and_tables_import_no_torch():
+    import subprocess
+    import sys
+
+    modules = [
+        f"gnorm.{kind}.{p.stem}"
+        for kind in ("figures", "tables")
+        for p in (ROOT / f"scripts/gnorm/{kind}").glob("*.py")
+        if p.stem != "__init__"
+    ]
+    program = f"import sys; import {', '.join(modules)}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT / "scripts", check=True)
