@@ -2,8 +2,8 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 CORES ?= $(shell nproc)
-# One job a GPU; without one, as many jobs as there are cores.
-GPUS ?= $(shell n=$$(nvidia-smi -L 2>/dev/null | wc -l); [ $$n -gt 0 ] && echo $$n || echo $(CORES))
+# One job at a time on a GPU; without one, as many jobs as there are cores.
+GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORES))
 
 .PHONY: help env demo test test-quick lint format clean
 

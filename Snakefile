@@ -20,17 +20,6 @@ include: "rules/figures.smk"
 include: "rules/report.smk"
 
 
-localrules:
-    all,
-    datasets,
-    checkpoints,
-    entropy,
-    trajectories,
-    exports,
-    tables,
-    figures,
-
-
 rule all:
     default_target: True
     input:

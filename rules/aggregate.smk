@@ -46,6 +46,8 @@ rule collect_results:
 
 rule find_solution:
     input:
+        rows="results/{suite}/{model}/dataset/rows.parquet",
+        splits="results/{suite}/{model}/dataset/splits.json",
         checkpoint="results/{suite}/{model}/checkpoint",
         trajectory=lambda wildcards: trajectory(
             wildcards.model, SETTINGS["solutions"]["strategy"], 0
@@ -63,6 +65,8 @@ rule find_solution:
     resources:
         mem_mb=4000,
     params:
+        dataset_folder=subpath(input.rows, parent=True),
+        tokens=JOBS["batch_tokens"],
         strategy=SETTINGS["solutions"]["strategy"],
         tolerance=SETTINGS["solutions"]["tolerance"],
         fixed=setting("solution"),

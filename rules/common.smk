@@ -1,5 +1,6 @@
 """Everything the rules look up: settings, names, and the code a rule depends on."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def code(script, *modules):
     """
     named = [source(name) for name in modules]
     files = [*imports.closure(ROOT / "scripts" / f"{script}.py", *named), *named]
-    return sorted({path.relative_to(ROOT).as_posix() for path in files})
+    return sorted({os.path.relpath(path) for path in files})
 
 
 def setting(*keys):
@@ -73,12 +74,15 @@ def dataset_code(wildcards):
     return code("make_dataset", *corpora)
 
 
-def outside(section):
-    """A file or folder that a suite entry takes from outside the workflow, if it does."""
+def outside(*sections):
+    """Files that a suite entry takes from outside the workflow; of a folder, every file in it."""
 
     def look_up(wildcards):
-        path = MODELS[wildcards.model][section].get("path")
-        return [path] if path else []
+        paths = [MODELS[wildcards.model][section].get("path") for section in sections]
+        found = []
+        for path in map(Path, filter(None, paths)):
+            found += sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        return [str(path) for path in found]
 
     return look_up
 
@@ -105,9 +109,10 @@ def shards(wildcards):
 
 
 def ranks_by_shards(strategy):
-    """Entropy taken once is read from the shards; any other score is computed while pruning."""
+    """Entropy taken once is read from the shards, unless the strategy has settings of its own."""
     entry = SETTINGS["strategies"][strategy]
-    return entry["score"] == "entropy" and entry["rescore"] == "never"
+    shared = entry["settings"] == SETTINGS["scores"]["entropy"]
+    return entry["score"] == "entropy" and entry["rescore"] == "never" and shared
 
 
 def shards_if_ranked_by(wildcards):

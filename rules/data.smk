@@ -13,7 +13,7 @@ rule checkpoints:
 
 rule make_dataset:
     input:
-        outside("dataset"),
+        outside("dataset", "checkpoint"),
         code=dataset_code,
     output:
         rows=ensure("results/{suite}/{model}/dataset/rows.parquet", non_empty=True),
@@ -65,7 +65,6 @@ rule make_checkpoint:
         dataset_folder=subpath(input.rows, parent=True),
         checkpoint=setting("checkpoint"),
         seed=SETTINGS["seed"],
-        tokens=SETTINGS["batch_tokens"],
         threads=JOBS["threads"],
     script:
         "../scripts/make_checkpoint.py"

@@ -29,7 +29,7 @@ rule entropy_shard:
         dataset_folder=subpath(input.rows, parent=True),
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],
         variant=SETTINGS["scores"]["entropy"]["variant"],
-        tokens=SETTINGS["batch_tokens"],
+        tokens=JOBS["batch_tokens"],
         threads=JOBS["threads"],
     script:
         "../scripts/entropy_shard.py"

@@ -40,10 +40,9 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
         params:
             dataset_folder=subpath(input.rows, parent=True),
             strategy=lambda wildcards: SETTINGS["strategies"][wildcards.strategy],
-            runs=list(range(first, last + 1)),
             seed=SETTINGS["seed"],
             stop=SETTINGS["stop"],
-            tokens=SETTINGS["batch_tokens"],
+            tokens=JOBS["batch_tokens"],
             threads=JOBS["threads"],
         script:
             "../scripts/prune_heads.py"
@@ -71,7 +70,7 @@ rule random_pruning:
         dataset_folder=subpath(input.rows, parent=True),
         levels=setting("random", "levels"),
         seed=SETTINGS["seed"],
-        tokens=SETTINGS["batch_tokens"],
+        tokens=JOBS["batch_tokens"],
         threads=JOBS["threads"],
     script:
         "../scripts/random_pruning.py"

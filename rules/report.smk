@@ -18,7 +18,7 @@ rule write_report:
     log:
         "results/{suite}/logs/write_report.log",
     conda:
-        "../envs/plots.yaml"
+        "../envs/report.yaml"
     threads: 1
     resources:
         mem_mb=1000,

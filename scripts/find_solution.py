@@ -3,18 +3,30 @@
 import pandas as pd
 import torch
 
-from gnorm import UserError, checkpoints, surgery
-from gnorm.accounting import MEGABYTE, modules
-from gnorm.curves import stop_point
+from gnorm import UserError, batches, checkpoints, surgery
+from gnorm.accounting import modules
+from gnorm.curves import megabytes, stop_point
+from gnorm.evaluate import accuracy
 from gnorm.files import atomic, write_json
 from gnorm.heads import head_map
 from gnorm.logs import log, start
+from gnorm.rows import read
 
 
-def pick(trajectory, tolerance, fixed):
+def accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens):
+    """Where a whole trajectory ends; measured if this one ended early."""
+    if trajectory["heads_left"].iloc[-1] == 0:
+        return float(trajectory["accuracy"].iloc[-1])
+    model, tokenizer = checkpoints.load(checkpoint, on="cpu")
+    heads = head_map(model)
+    surgery.prune(model, heads, heads.kept(model).nonzero().tolist())
+    return accuracy(model, batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)).value
+
+
+def pick(trajectory, all_pruned, tolerance, fixed):
     """The step to stop at, and how it was chosen."""
     if fixed is None:
-        return stop_point(trajectory["accuracy"].tolist(), tolerance), "automatic"
+        return stop_point(trajectory["accuracy"].tolist(), all_pruned, tolerance), "automatic"
     pruned = (trajectory["heads_left"].iloc[0] - trajectory["heads_left"]).tolist()
     if fixed not in pruned:
         raise UserError(f"solution: {fixed} heads cannot be pruned; possible: {', '.join(map(str, pruned))}")
@@ -28,16 +40,28 @@ def compare(before, after):
     for when in ("before", "after"):
         size = table[f"parameters {when}"]
         table[f"share {when} (%)"] = 100 * size / size.iloc[0]
-        table[f"MB {when}"] = size * 4 / MEGABYTE
+        table[f"MB {when}"] = megabytes(size)
     order = ["parameters before", "share before (%)", "MB before", "parameters after", "share after (%)", "MB after"]
     return table[["module", *order]]
 
 
-def main(checkpoint, trajectory_file, strategy, tolerance, fixed, solution_file, mask_file, parameters_file):
+def main(
+    dataset_folder,
+    checkpoint,
+    trajectory_file,
+    tokens,
+    strategy,
+    tolerance,
+    fixed,
+    solution_file,
+    mask_file,
+    parameters_file,
+):
     trajectory = pd.read_csv(trajectory_file)
-    step, chosen = pick(trajectory, tolerance, fixed)
+    all_pruned = accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens)
+    step, chosen = pick(trajectory, all_pruned, tolerance, fixed)
     order = trajectory.loc[1:step, ["layer", "head"]].astype(int).values.tolist()
-    model, _ = checkpoints.load(checkpoint)
+    model, _ = checkpoints.load(checkpoint, on="cpu")  # it only counts parameters
     heads = head_map(model)
     before = modules(model)
     if order:
@@ -49,7 +73,7 @@ def main(checkpoint, trajectory_file, strategy, tolerance, fixed, solution_file,
         return {
             "accuracy": float(trajectory["accuracy"].iloc[at]),
             "parameters": rows[0][2],
-            "megabytes": rows[0][2] * 4 / MEGABYTE,
+            "megabytes": megabytes(rows[0][2]),
         }
 
     log.info("stop after %d of %d heads", heads.total - heads.left(model), heads.total)
@@ -63,6 +87,7 @@ def main(checkpoint, trajectory_file, strategy, tolerance, fixed, solution_file,
             "strategy": strategy,
             "chosen": chosen,
             "tolerance": tolerance,
+            "all_pruned_accuracy": all_pruned,
             "heads": heads.total,
             "heads_pruned": heads.total - heads.left(model),
             "steps": step,
@@ -77,8 +102,10 @@ if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} solution")
     torch.set_num_threads(snakemake.params.threads)
     main(
+        snakemake.params.dataset_folder,
         snakemake.input.checkpoint,
         snakemake.input.trajectory,
+        snakemake.params.tokens,
         snakemake.params.strategy,
         snakemake.params.tolerance,
         snakemake.params.fixed,

@@ -3,27 +3,24 @@
 import torch
 from transformers import AutoTokenizer
 
-from gnorm import UserError, batches, checkpoints, evaluate
-from gnorm.accounting import count, per_slot
+from gnorm import UserError, checkpoints
 from gnorm.files import read_json, write_json
 from gnorm.heads import head_map
-from gnorm.logs import log, start
+from gnorm.logs import start
 from gnorm.rows import read
 
 
-def main(dataset_folder, tokenizer_folder, checkpoint, seed, tokens, folder, heads_file):
+def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder, local_files_only=True)
     if checkpoint["source"] == "train":
-        model = checkpoints.train(checkpoint, checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
+        model = checkpoints.train(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_classes(model, classes)
     heads = head_map(model)
     if not heads.kept(model).all():
         raise UserError(f"{checkpoint['path']} has pruned heads already; start from an unpruned checkpoint")
-    measured = evaluate.accuracy(model, batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens))
-    log.info("unpruned accuracy %.4f on %d rows", measured.value, measured.evaluated)
     checkpoints.save(folder, model, tokenizer)
     write_json(
         heads_file,
@@ -33,9 +30,6 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, tokens, folder, hea
             "width": heads.width,
             "total": heads.total,
             "shared": [list(block.layers) for block in heads.blocks],
-            "parameters": count(model),
-            "parameters_per_slot": per_slot(model, heads),
-            "accuracy": measured.value,
         },
     )
 
@@ -48,7 +42,6 @@ if __name__ == "__main__":
         snakemake.input.tokenizer,
         snakemake.params.checkpoint,
         snakemake.params.seed,
-        snakemake.params.tokens,
         snakemake.output.checkpoint,
         snakemake.output.heads,
     )

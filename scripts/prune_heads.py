@@ -1,6 +1,7 @@
 """Prune a model head by head by one strategy, for one or more runs."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pandas as pd
 import torch
@@ -25,14 +26,14 @@ def scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens):
     return lambda model: criterion.score(model, heads, made, **strategy["settings"])
 
 
-def main(dataset_folder, checkpoint, shards, strategy, runs, seed, stop, tokens, trajectory_files, score_files):
+def main(dataset_folder, checkpoint, shards, strategy, seed, stop, tokens, trajectory_files, score_files):
     model, tokenizer = checkpoints.load(checkpoint)
     log.info("on %s", model.device)
     evaluation = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
-    rows = read(dataset_folder, "entropy" if shards else "calibration")
-    for run, trajectory_file, score_file in zip(runs, trajectory_files, score_files, strict=True):
-        if run != runs[0]:
-            model, _ = checkpoints.load(checkpoint)
+    rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
+    for trajectory_file, score_file in zip(trajectory_files, score_files, strict=True):
+        run = int(Path(trajectory_file).stem.removeprefix("run"))
+        model, _ = checkpoints.load(checkpoint)
         heads = head_map(model)
         score = scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens)
         followed = follow(model, heads, evaluation, score, strategy["prune"], strategy["rescore"], Stop(**stop))
@@ -63,7 +64,6 @@ if __name__ == "__main__":
         snakemake.input.checkpoint,
         snakemake.input.get("shards", []),
         snakemake.params.strategy,
-        snakemake.params.runs,
         snakemake.params.seed,
         snakemake.params.stop,
         snakemake.params.tokens,

@@ -1,5 +1,7 @@
 """Prune in random orders, evaluating at the levels of the suite."""
 
+import copy
+
 import pandas as pd
 import torch
 
@@ -19,16 +21,16 @@ def counts(slots, levels):
     return [round(i * slots / (levels - 1)) for i in range(levels)]
 
 
-def main(dataset_folder, checkpoint, first, last, levels, seed, tokens, output):
-    model, tokenizer = checkpoints.load(checkpoint)
+def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, output):
+    unpruned, tokenizer = checkpoints.load(checkpoint)
     evaluation = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
-    heads = head_map(model)
+    heads = head_map(unpruned)
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
     rows = []
     for trial in progress(range(first, last + 1), "trial", last - first + 1):
-        drawn = order(slots, seed, trial)
-        model, _ = checkpoints.load(checkpoint)
+        drawn = order(slots, strategy, seed, trial)
+        model = copy.deepcopy(unpruned)
         for _, measured in replay(model, heads, evaluation, drawn, wanted):
             rows.append(
                 {
@@ -53,6 +55,7 @@ if __name__ == "__main__":
     main(
         snakemake.params.dataset_folder,
         snakemake.input.checkpoint,
+        wildcards.strategy,
         int(wildcards.first),
         int(wildcards.last),
         snakemake.params.levels,

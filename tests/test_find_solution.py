@@ -27,15 +27,16 @@ def test_area():
     ],
 )
 def test_stop_point(accuracy, expected):
-    assert curves.stop_point(accuracy, 0.10) == expected
+    assert curves.stop_point(accuracy, accuracy[-1], 0.10) == expected
 
 
 def test_a_fixed_solution():
-    trajectory = pd.DataFrame({"heads_left": [8, 6, 4], "accuracy": [1, 0.9, 0.1]})
-    assert find_solution.pick(trajectory, 0.1, 4) == (2, "fixed")
-    assert find_solution.pick(trajectory, 0.2, None) == (1, "automatic")
+    trajectory = pd.DataFrame({"heads_left": [8, 6, 4], "accuracy": [1, 0.9, 0.85]})
+    assert find_solution.pick(trajectory, 0.0, 0.1, 4) == (2, "fixed")
+    assert find_solution.pick(trajectory, 0.0, 0.1, None) == (1, "automatic")  # the whole range, not what was walked
+    assert find_solution.pick(trajectory, 0.85, 0.1, None) == (0, "automatic")
     with pytest.raises(UserError, match="3 heads cannot be pruned; possible: 0, 2, 4"):
-        find_solution.pick(trajectory, 0.1, 3)
+        find_solution.pick(trajectory, 0.0, 0.1, 3)
 
 
 # Parameters of the published shapes follow from the architecture alone.
@@ -84,8 +85,9 @@ def test_levels_run_evenly_from_none_to_all():
 
 def test_random_orders_differ_by_trial_and_repeat():
     slots = [(i, j) for i in range(4) for j in range(4)]
-    assert order(slots, 1, 0) == order(slots, 1, 0) != order(slots, 1, 1)
-    assert sorted(order(slots, 1, 0)) == slots
+    assert order(slots, "a", 1, 0) == order(slots, "a", 1, 0)
+    assert len({tuple(order(slots, s, 1, t)) for s in "ab" for t in range(3)}) == 6
+    assert sorted(order(slots, "a", 1, 0)) == slots
 
 
 def test_published_names():

@@ -50,7 +50,9 @@ def test_same_rows_for_calibration_and_evaluation():
     counts = COUNTS | {"evaluation": "same", "entropy": 50}
     rows, splits, _ = data.make({"source": "generated", "corpus": "tweets", "order": "as_is"}, counts, seed=3)
     assert splits["evaluation"] == [i for i in splits["calibration"] if rows["label"][i] != NO_CLASS]
-    assert len(splits["entropy"]) == 50
+    assert len(splits["entropy"]) == 50 and not set(splits["entropy"]) & set(splits["evaluation"])
+    whole = data.split([0] * 30, COUNTS | {"train": 0, "calibration": 5, "entropy": 30, "evaluation": 10}, "as_is", 0)
+    assert whole["entropy"] == list(range(30))
 
 
 def test_too_many_rows_asked_for():

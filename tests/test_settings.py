@@ -75,8 +75,18 @@ MISTAKES = [
         {"score": "gnorm", "prune": "low"},
         "strategies.new.prune: there is no value 'low'; did you mean",
     ),
-    ("strategies.new", {"score": "gnorm", "rescore": 0}, "strategies.new.rescore"),
-    ("strategies.new", {"score": "gnorm", "rescore": "often"}, "strategies.new.rescore"),
+    (
+        "strategies.new",
+        {"score": "gnorm", "rescore": 0},
+        "rescore: there is no value 0; allowed: every_step, never, int",
+    ),
+    (
+        "strategies.new",
+        {"score": "gnorm", "rescore": "nevr"},
+        "strategies.new.rescore: there is no value 'nevr'; did you",
+    ),
+    ("strategies.Ae", {"score": "entropy"}, "strategies.Ae: its file names would be those of 'ae'"),
+    ("tables", ["Areas"], "tables: there is no table 'Areas'; did you mean 'areas'?"),
     ("strategies.new", {"score": "gnorm", "trials": 3}, "`trials` goes with `score: random`"),
     ("strategies.new", {"score": "gnorm", "settings": {"objectiv": 1}}, "did you mean 'objective'?"),
     ("strategies.a/b", {"score": "gnorm"}, "'a/b'"),
@@ -98,7 +108,7 @@ def test_mistakes(path, value, message):
 
 SUITE_MISTAKES = [
     ("rows", {"calibration": -5, "evaluation": 1}, "models.M.rows.calibration: must be at least 1, got -5"),
-    ("rows", {"calibration": 5, "evaluation": "sam"}, "models.M.rows.evaluation"),
+    ("rows", {"calibration": 5, "evaluation": "sam"}, "rows.evaluation: there is no value 'sam'; did you mean 'same'?"),
     ("rows", {"calibration": 5, "evaluation": 5}, "models.M.rows.train: must be above 0"),
     ("dataset", {"source": "generated", "corpus": "financ"}, "there is no corpus 'financ'; did you mean 'finance'?"),
     ("dataset", {"source": "generate", "corpus": "finance"}, "dataset.source: there is no source 'generate'; did you"),
@@ -141,3 +151,12 @@ def test_snakemake_stops_with_one_line_and_writes_nothing(tmp_path, value):
     assert before == sorted(
         p for p in Path(tmp_path).rglob("*") if ".snakemake" not in p.parts and "__pycache__" not in p.parts
     )
+
+
+def test_model_names_that_would_share_files(tmp_path):
+    copy_workflow(tmp_path)
+    suite = yaml.safe_load((tmp_path / "suites/smoke.yaml").read_text())
+    suite["models"]["BERT2"] = suite["models"]["BERT"]
+    (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump(suite))
+    with pytest.raises(UserError, match="models.BERT2: the name is 'BERT' and a digit"):
+        settings.load(CONFIG | {"suite": "mine"}, tmp_path)

@@ -1,12 +1,8 @@
-"""What a model is made of: parameters and megabytes of its modules."""
+"""What a model is made of: parameters of its modules."""
 
 from __future__ import annotations
 
 from torch import nn
-
-from gnorm.heads import HeadMap
-
-MEGABYTE = 2**20
 
 
 def count(module: nn.Module) -> int:
@@ -26,8 +22,3 @@ def modules(model: nn.Module) -> list[tuple[str, int, int]]:
             parts = [(part, parameter.numel()) for part, parameter in child.named_parameters(recurse=False)]
         rows += [(f"{name}.{part}", 2, size) for part, size in parts if size]
     return rows
-
-
-def per_slot(model: nn.Module, heads: HeadMap) -> int:
-    """Parameters that leave with one slot: its rows of Q, K, V with biases, its columns of O."""
-    return heads.width * (4 * model.config.hidden_size + 3)

@@ -21,8 +21,16 @@ def accuracy_at(fraction: Sequence[float], accuracy: Sequence[float], share: flo
     return float(np.interp(share, fraction, accuracy))
 
 
-def stop_point(accuracy: Sequence[float], tolerance: float) -> int:
-    """The last step whose accuracy is at least a0 - tolerance * (a0 - aN); rebounds count."""
-    threshold = accuracy[0] - tolerance * (accuracy[0] - accuracy[-1])
+def stop_point(accuracy: Sequence[float], all_pruned: float, tolerance: float) -> int:
+    """The last step whose accuracy is at least a0 - tolerance * (a0 - aN); rebounds count.
+
+    aN is the accuracy with all heads pruned, which a trajectory that ends early does not reach.
+    """
+    threshold = accuracy[0] - tolerance * (accuracy[0] - all_pruned)
     # The threshold is rounded: an accuracy equal to it must not fall below by an ulp.
     return max(step for step, value in enumerate(accuracy) if value >= threshold - 1e-12)
+
+
+def megabytes(parameters: int) -> float:
+    """Size of float32 parameters, as the paper counts it."""
+    return parameters * 4 / 2**20

@@ -98,7 +98,11 @@ def split(labels: list[int], counts: dict, order: str, seed: int) -> dict[str, l
         taken.update(chosen)
     if counts["evaluation"] == "same":
         lists["evaluation"] = [i for i in lists["calibration"] if labels[i] != NO_CLASS]
-    lists["entropy"] = lists["calibration"] if counts["entropy"] == "same" else _first(rows, counts["entropy"])
+    if counts["entropy"] == "same":
+        lists["entropy"] = lists["calibration"]
+    else:  # evaluation rows last: only a whole split needs them
+        evaluated = set(lists["evaluation"])
+        lists["entropy"] = _first(sorted(rows, key=lambda i: i in evaluated), counts["entropy"])
     return {name: lists[name] for name in ("train", "calibration", "entropy", "evaluation")}
 
 

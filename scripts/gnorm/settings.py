@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from gnorm import UserError
+from gnorm import UserError, interchange
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
@@ -23,6 +23,7 @@ def load(config: dict, root: Path) -> dict:
         raise UserError(f"config.yaml: suite: there is no {_unknown(config['suite'], available, 'suite')}")
     name = f"suites/{config['suite']}.yaml"
     suite = check(_read(root / name), _schema(root, "suite"), name)
+    _check_names(suite["models"], name)
     corpora = _modules(root, "corpora")
     for model, entry in suite["models"].items():
         dataset = entry["dataset"]
@@ -36,11 +37,19 @@ def load(config: dict, root: Path) -> dict:
         ("tables", "tables", config["tables"]),
         ("figures.draw", "figures", config["figures"]["draw"]),
     ):
-        known = [m for m in _modules(root, package) if m != "style"]
+        known = [m for m in _modules(root, package) if "\nNEEDS = " in _source(root, package, m)]
         for wanted in names:
-            if wanted.lower() not in known:
+            if (wanted.lower() if package == "figures" else wanted) not in known:
                 raise UserError(f"config.yaml: {key}: there is no {_unknown(wanted, known, package[:-1])}")
     return config | {"models": suite.pop("models"), "jobs": suite}
+
+
+def _check_names(models: dict, suite: str) -> None:
+    """Published names join model and row numbers: BERT's rows 20-63 and BERT2's rows 0-63 must differ."""
+    for short in models:
+        for long in models:
+            if re.fullmatch(re.escape(short) + r"\d.*", long):
+                raise UserError(f"{suite}: models.{long}: the name is {short!r} and a digit; choose another")
 
 
 def _check_strategies(config: dict, root: Path) -> None:
@@ -57,6 +66,11 @@ def _check_strategies(config: dict, root: Path) -> None:
                 raise UserError(f"{where}.settings: the score {strategy['score']} has no settings")
             check(strategy["settings"], own, f"{where}.settings")
         strategy["settings"] = {**config["scores"].get(strategy["score"], {}), **strategy["settings"]}
+    published: dict[str, str] = {}
+    for name in config["strategies"]:
+        other = published.setdefault(interchange.strategy_name(name).lower(), name)
+        if other != name:
+            raise UserError(f"config.yaml: strategies.{name}: its file names would be those of {other!r}")
     wanted = config["solutions"]["strategy"]
     ranked = [name for name, strategy in config["strategies"].items() if strategy["score"] != "random"]
     if wanted not in ranked:
@@ -86,6 +100,10 @@ def _schema(root: Path, name: str) -> dict:
 def _modules(root: Path, package: str) -> list[str]:
     folder = root / "scripts" / "gnorm" / package
     return sorted(p.stem for p in folder.glob("*.py") if p.stem != "__init__")
+
+
+def _source(root: Path, package: str, module: str) -> str:
+    return (root / "scripts" / "gnorm" / package / f"{module}.py").read_text(encoding="utf-8")
 
 
 def _number(value: Any, schema: dict) -> Any:
@@ -135,11 +153,16 @@ def _explain(error: jsonschema.ValidationError) -> str:
         return f"{where}there is no {_unknown(wrong, allowed, 'key')}"
     if error.validator == "required":
         missing = next(name for name in rule if name not in error.instance)
-        return f"{where}the key {missing!r} is missing"
+        said = error.schema.get("properties", {}).get(missing, {}).get("description")
+        return f"{where}the key {missing!r} is missing" + (f" ({said})" if said else "")
     if error.validator == "enum":
         return f"{where}there is no {_unknown(error.instance, rule, 'value')}"
     if error.validator == "pattern" or error.validator == "propertyNames":
         return f"{where}{error.message}; use letters, digits, _ and - only"
+    if error.validator == "oneOf":
+        words = [v for option in rule for v in option.get("enum", [option["const"]] if "const" in option else [])]
+        kinds = [f"{option['type']} from {option.get('minimum')}" for option in rule if "type" in option]
+        return f"{where}there is no {_unknown(error.instance, words + kinds, 'value')}"
     said = error.schema.get("description", "")
     types = " or ".join([rule] if isinstance(rule, str) else rule) if error.validator == "type" else ""
     meaning = {
@@ -150,7 +173,6 @@ def _explain(error: jsonschema.ValidationError) -> str:
         "type": f"must be of type {types}",
         "minProperties": "must not be empty",
         "minItems": f"must have at least {rule} items",
-        "oneOf": "is not allowed",
     }.get(error.validator, error.message)
     return f"{where}{meaning}, got {error.instance!r}" + (f" ({said})" if said else "")
 

@@ -26,8 +26,8 @@ def prune(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> None:
     A block may lose all its heads. The new projections are frozen and keep the dtype.
     """
     mask = torch.ones(heads.shape)
-    for slot in slots:
-        mask[slot] = 0
+    for row, head in slots:
+        mask[row, head] = 0
     parameter = next(model.parameters())
     default = torch.get_default_dtype()
     torch.set_default_dtype(parameter.dtype)  # the projections are rebuilt in the default dtype

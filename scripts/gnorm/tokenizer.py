@@ -139,6 +139,6 @@ def load(folder: str | Path) -> PreTrainedTokenizerFast:
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     positions = json.loads(Path(folder, "config.json").read_text())["max_position_embeddings"]
-    # Families with a padding token's position start counting after it: leave room for either kind.
-    tokenizer.model_max_length = min(tokenizer.model_max_length, positions - (tokenizer.pad_token_id or 0) - 1)
+    if tokenizer.model_max_length > positions:  # not said: some families count positions from after the padding id
+        tokenizer.model_max_length = positions - (tokenizer.pad_token_id or 0) - 1
     return tokenizer

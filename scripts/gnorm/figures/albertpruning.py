@@ -5,62 +5,55 @@ Above the slots of a model with tied layers at the stop point, below them the he
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import ConnectionPatch, Patch
+from matplotlib.patches import ConnectionPatch
 
-from gnorm.figures.allfinalsolutions import PRUNED, grid
-from gnorm.figures.style import BLUE
+from gnorm.figures.masks import grid, legend, per_layer
 from gnorm.results import Results
 
 NEEDS = ("heads", "solutions")
 
 
 def draw(results: Results, settings: dict):
-    tied = [m for m in results.models if any(len(shared) > 1 for shared in results.heads(m)["shared"])]
+    heads = {model: results.heads(model) for model in results.models}
+    tied = [model for model in heads if any(len(shared) > 1 for shared in heads[model]["shared"])]
     if not tied:
         figure, axis = plt.subplots(figsize=(5, 1.2), layout="constrained")
         axis.text(0.5, 0.5, "No model of this suite ties its heads.", ha="center", va="center")
         axis.axis("off")
         return figure
-    sizes = [results.heads(m) for m in tied]
-    ratio = max(h["layers"] / len(h["shared"]) for h in sizes)
+    columns = min(settings["columns"], len(tied))
+    rows = -(-len(tied) // columns)
+    layers = max(heads[model]["layers"] for model in tied)
+    slots = max(len(heads[model]["shared"]) for model in tied)
+    height = 1.6 + 0.32 * (layers + slots)
     figure, axes = plt.subplots(
-        2,
-        len(tied),
-        figsize=(4.4 * len(tied), 1.6 + 0.32 * max(h["layers"] for h in sizes) + 0.5),
+        2 * rows,
+        columns,
+        figsize=(4.4 * columns, height * rows + 0.4),
         squeeze=False,
-        height_ratios=[1, ratio],
+        height_ratios=[slots, layers] * rows,
         layout="constrained",
     )
-    for column, (model, heads) in enumerate(zip(tied, sizes, strict=True)):
+    for place in range(rows * columns):
+        above, below = axes[2 * (place // columns) : 2 * (place // columns) + 2, place % columns]
+        if place >= len(tied):
+            above.remove()
+            below.remove()
+            continue
+        model = tied[place]
         mask = results.mask(model)
-        layers = np.zeros((heads["layers"], heads["heads"]), dtype=int)
-        for row, shared in enumerate(heads["shared"]):
-            layers[shared] = mask[row]
-        above, below = axes[:, column]
+        full = per_layer(mask, heads[model])
         grid(above, mask)
-        grid(below, layers)
+        grid(below, full)
         above.xaxis.tick_top()
         above.tick_params(length=0)
-        above.set(title=f"{results.models[model]}: {mask.size} slots switch {layers.size} heads", ylabel="slots")
+        above.set(title=f"{results.models[model]}: {mask.size} slots switch {full.size} heads", ylabel="slots")
         below.set(xlabel="head", ylabel="layer")
-        for head in np.flatnonzero(mask[-1] == 0):
-            x = head + 0.5
-            figure.add_artist(
-                ConnectionPatch(
-                    (x, mask.shape[0]),
-                    (x, 0),
-                    "data",
-                    "data",
-                    axesA=above,
-                    axesB=below,
-                    arrowstyle="-|>",
-                    color="#777777",
-                    linewidth=0.8,
-                )
+        for head in np.flatnonzero(mask[-1] == 0) + 0.5:
+            start, end = (head, mask.shape[0]), (head, 0)
+            arrow = ConnectionPatch(
+                start, end, "data", "data", axesA=above, axesB=below, arrowstyle="-|>", color="#777777"
             )
-    figure.legend(
-        handles=[Patch(facecolor=BLUE, label="kept"), Patch(facecolor=PRUNED, edgecolor="#999999", label="pruned")],
-        loc="outside lower center",
-        ncols=2,
-    )
+            figure.add_artist(arrow)
+    legend(figure)
     return figure

@@ -17,6 +17,6 @@ def score(model: nn.Module, heads: HeadMap, batches: Iterable[Batch], seed: int 
     return torch.rand(heads.shape, generator=generator, dtype=torch.float64) * heads.kept(model)
 
 
-def order(slots: list[tuple[int, int]], seed: int, trial: int) -> list[tuple[int, int]]:
+def order(slots: list[tuple[int, int]], strategy: str, seed: int, trial: int) -> list[tuple[int, int]]:
     """The slots in the random order of one trial."""
-    return _random.Random(f"{seed} {trial}").sample(slots, len(slots))
+    return _random.Random(f"{strategy} {seed} {trial}").sample(slots, len(slots))

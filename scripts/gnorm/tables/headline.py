@@ -1,22 +1,24 @@
-"""Area under the accuracy curve of every strategy, a column a model: mean over runs, ± standard deviation."""
+"""Area under the accuracy curve of every strategy, a column a model.
+
+Run 0 ± the standard deviation over runs; for random pruning the mean over trials ± their deviation.
+"""
 
 import pandas as pd
 
-from gnorm.curves import area
-from gnorm.results import Results, curves
+from gnorm.results import Results
+from gnorm.tables import areas
 
 NEEDS = ("tidy",)
 DECIMALS: dict[str, int] = {}
 
 
 def make(results: Results, settings: dict) -> pd.DataFrame:
-    tidy = results.tidy()
+    found = areas.make(results, settings).set_index(["strategy", "model"])
     rows = []
     for strategy in results.strategies:
         row = {"strategy": strategy}
-        for model, title in results.models.items():
-            found = curves(tidy, model, strategy)
-            areas = pd.Series([area(c["fraction_pruned"].tolist(), c["accuracy"].tolist()) for c in found])
-            row[title] = "-" if areas.isna().any() else f"{areas.mean():.3f} ± {areas.std(ddof=0):.3f}"
+        for title in results.models.values():
+            point, spread = found.loc[(strategy, title), ["area", "area ±"]]
+            row[title] = "-" if pd.isna(point) else f"{point:.3f}" + ("" if pd.isna(spread) else f" ± {spread:.3f}")
         rows.append(row)
     return pd.DataFrame(rows)

@@ -10,16 +10,15 @@ DECIMALS: dict[str, int] = {}
 
 def make(results: Results, settings: dict) -> pd.DataFrame:
     tidy, rows = results.tidy(), []
-    names = [name for name, entry in results.strategies.items() if entry["score"] == "random"]
+    ranked = settings["strategy"]
     for model, title in results.models.items():
-        ranked = curves(tidy, model, settings["strategy"])[0].set_index("heads_pruned")["accuracy"]
-        for name in names:
+        reached = curves(tidy, model, ranked)[0].set_index("heads_pruned")["accuracy"]
+        for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
             trials = tidy[(tidy["model"] == model) & (tidy["strategy"] == name)]
             for pruned, group in trials.groupby("heads_pruned"):
-                reached = ranked.get(pruned, float("nan"))
-                row = {"model": title, "strategy": name, "heads pruned": pruned, "trials": len(group)}
-                row |= {"lowest": group["accuracy"].min(), "median": group["accuracy"].median()}
-                row |= {"mean": group["accuracy"].mean(), "highest": group["accuracy"].max()}
-                row |= {settings["strategy"]: reached, "share beaten": (group["accuracy"] < reached).mean()}
-                rows.append(row)
-    return pd.DataFrame(rows)
+                found, own = group["accuracy"], reached.get(pruned, float("nan"))
+                beaten = (found < own).mean() if pd.notna(own) else float("nan")
+                summary = (found.min(), found.median(), found.mean(), found.max(), own, beaten)
+                rows.append((title, name, pruned, len(group), *summary))
+    columns = ["model", "strategy", "heads pruned", "trials", "lowest", "median", "mean", "highest", ranked]
+    return pd.DataFrame(rows, columns=[*columns, "share beaten"])

@@ -5,7 +5,7 @@ Point values are run 0; ± is the standard deviation over runs, each stopped at 
 
 import pandas as pd
 
-from gnorm.curves import stop_point
+from gnorm.curves import megabytes, stop_point
 from gnorm.results import Results, curves
 
 NEEDS = ("tidy", "solutions")
@@ -21,12 +21,15 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
         for curve in curves(tidy, model, solution["strategy"]):
             values = curve["accuracy"].tolist()
             if solution["chosen"] == "fixed":
-                step = curve["heads_pruned"].tolist().index(solution["heads_pruned"])
+                reached = curve["heads_pruned"].tolist()
+                if solution["heads_pruned"] not in reached:  # this run ended before it
+                    continue
+                step = reached.index(solution["heads_pruned"])
             else:
-                step = stop_point(values, settings["tolerance"])
+                step = stop_point(values, solution["all_pruned_accuracy"], settings["tolerance"])
             accuracy.append(100 * values[step])
             pruned.append(curve["heads_pruned"].iloc[step])
-            size.append(curve["parameters"].iloc[step] * 4 / 2**20)
+            size.append(megabytes(curve["parameters"].iloc[step]))
         before, after = solution["before"], solution["after"]
         rows.append(
             {
