@@ -18,7 +18,7 @@ rule tables:
             "results/{suite}/tables/{table}.{kind}",
             suite=SUITE,
             table=TABLES,
-            kind=["csv", "md", "tex"],
+            kind=["csv", "md", "tex", "html"],
         ),
         expand("results/{suite}/{file}", suite=SUITE, file=["all.xlsx", "tidy.csv"]),
 
@@ -117,12 +117,13 @@ rule make_table:
         needs=lambda wildcards: needs(f"tables.{wildcards.table}"),
         code=lambda wildcards: code("make_table", f"tables.{wildcards.table}"),
     output:
-        csv=report(
-            "results/{suite}/tables/{table}.csv",
+        page=report(
+            "results/{suite}/tables/{table}.html",
             caption="../report/described.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
+        csv="results/{suite}/tables/{table}.csv",
         markdown="results/{suite}/tables/{table}.md",
         latex="results/{suite}/tables/{table}.tex",
     log:

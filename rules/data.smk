@@ -18,8 +18,9 @@ rule make_dataset:
     output:
         rows=ensure("results/{suite}/{model}/dataset/rows.parquet", non_empty=True),
         splits="results/{suite}/{model}/dataset/splits.json",
-        summary=report(
-            "results/{suite}/{model}/dataset/summary.md",
+        summary="results/{suite}/{model}/dataset/summary.md",
+        page=report(
+            "results/{suite}/{model}/dataset/summary.html",
             caption="../report/dataset.rst",
             category="Data",
             labels={"model": "{model}"},

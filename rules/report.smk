@@ -24,7 +24,7 @@ rule write_report:
         mem_mb=1000,
     params:
         config=config,
-        snakefile=str(workflow.main_snakefile),
+        snakefile=os.path.relpath(workflow.main_snakefile),
         targets=["datasets", "tables", "figures"],
     script:
         "../scripts/write_report.py"

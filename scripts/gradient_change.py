@@ -16,7 +16,7 @@ def query_gradient(model, heads, batch, row):
     batch = batch.to(model.device)
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(model(**batch.inputs).logits.norm(), weight)
-    full = torch.zeros(heads.heads, heads.width, weight.shape[1])
+    full = torch.zeros(heads.heads, heads.width, weight.shape[1], dtype=weight.dtype)
     full[heads.kept(model)[row]] = gradient.cpu().view(-1, heads.width, weight.shape[1])
     return full.flatten(0, 1)
 

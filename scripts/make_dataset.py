@@ -1,11 +1,13 @@
 """Make a model's dataset: rows, index lists, tokenizer and a summary to read."""
 
+from html import escape
+
 from gnorm import UserError, data, tokenizer
 from gnorm.files import atomic, write_json, write_text
 from gnorm.logs import log, start
 
 
-def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, tokenizer_folder):
+def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, page_file, tokenizer_folder):
     rows, splits, classes = data.make(dataset, counts, seed)
     log.info("%d rows", len(rows))
     if checkpoint["source"] == "train":
@@ -26,7 +28,10 @@ def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summar
         built.save_pretrained(temporary)
     data.write(rows, rows_file)
     write_json(splits_file, {"classes": classes, **splits})
-    write_text(summary_file, data.summary(name, rows, splits, lengths, built.model_max_length))
+    summary = data.summary(name, rows, splits, lengths, built.model_max_length)
+    write_text(summary_file, summary)
+    # The report shows pages in place, Markdown only as a download.
+    write_text(page_file, f'<!doctype html><meta charset="utf-8"><title>{name}</title><pre>{escape(summary)}</pre>\n')
 
 
 if __name__ == "__main__":
@@ -40,5 +45,6 @@ if __name__ == "__main__":
         snakemake.output.rows,
         snakemake.output.splits,
         snakemake.output.summary,
+        snakemake.output.page,
         snakemake.output.tokenizer,
     )

@@ -5,10 +5,10 @@ from gnorm.logs import start
 from gnorm.results import Results
 
 
-def main(name, root, models, strategies, settings, caption, csv, markdown, latex):
+def main(name, root, models, strategies, settings, caption, csv, markdown, latex, page):
     module = tables.load(name)
     made = module.make(Results(root, models, strategies, module.NEEDS), settings)
-    tables.write(made, module.DECIMALS, caption, csv, markdown, latex)
+    tables.write(made, module.DECIMALS, caption, csv, markdown, latex, page)
 
 
 if __name__ == "__main__":
@@ -23,4 +23,5 @@ if __name__ == "__main__":
         snakemake.output.csv,
         snakemake.output.markdown,
         snakemake.output.latex,
+        snakemake.output.page,
     )

@@ -105,10 +105,11 @@ def test_random_workbook(tmp_path):
     assert found.values.tolist() == [[0, 0.9, 0.9], [6, 0.4, 0.5]]
 
 
-def test_tables_are_written_three_ways(tmp_path):
+def test_tables_are_written_four_ways(tmp_path):
     table = pd.DataFrame({"model": ["a_b"], "share (%)": [12.3456], "heads": [1000], "none": [float("nan")]})
-    paths = [str(tmp_path / f"t.{kind}") for kind in ("csv", "md", "tex")]
+    paths = [str(tmp_path / f"t.{kind}") for kind in ("csv", "md", "tex", "html")]
     tables.write(table, {"share (%)": 1}, "50% of a_b", *paths)
     assert pd.read_csv(paths[0]).iloc[0, 1] == 12.3456
     assert "| a_b" in open(paths[1]).read() and "12.3 |" in open(paths[1]).read() and "1,000" in open(paths[1]).read()
     assert r"50\% of a\_b" in open(paths[2]).read() and r"\toprule" in open(paths[2]).read()
+    assert "<td class=number>12.3</td>" in open(paths[3]).read()

@@ -126,10 +126,10 @@ def test_tokenizers_load_and_repeat(family, tmp_path):
 def test_the_rule_writes_what_people_read(tmp_path):
     dataset = {"source": "generated", "corpus": "inference", "order": "as_is"}
     checkpoint = {"source": "train", "family": "albert", "vocabulary": 200, "length": 12}
-    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "tokenizer")]
+    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "summary.html", "tokenizer")]
     make_dataset.main("ALBERT", dataset, checkpoint, COUNTS, 1, *paths)
     assert [row["row"] for row in read(tmp_path, "calibration")] == json.loads(paths[1].read_text())["calibration"]
     text = paths[2].read_text()
     for expected in ("| calibration | 30 |", "share 0 rows", "| neutral | 1 |", "longer than the 12 tokens", " / "):
         assert expected in text
-    assert AutoTokenizer.from_pretrained(paths[3]).model_max_length == 12
+    assert AutoTokenizer.from_pretrained(paths[4]).model_max_length == 12

@@ -19,7 +19,9 @@ def bag_of_words(folder: Path) -> float:
     """Accuracy of a logistic regression over word counts, same training and evaluation rows."""
     rows = pd.read_parquet(folder / "rows.parquet")
     splits = json.loads((folder / "splits.json").read_text())
-    texts = rows["text"] + " " + rows["pair"].fillna("")
+    # Words of the second text are features of their own, or comparing the two would be hopeless from the start.
+    second = rows["pair"].fillna("").map(lambda text: " ".join(f"2:{word}" for word in text.split()))
+    texts = rows["text"] + " " + second
     train, test = splits["train"], splits["evaluation"]
     assert not set(train) & set(test) and (rows["label"][test] != NO_CLASS).all()
     words = {word: i for i, word in enumerate(sorted({w for text in texts[train] for w in text.split()}))}
@@ -49,7 +51,7 @@ def bag_of_words(folder: Path) -> float:
 
 
 def accuracy(mini: Path, model: str) -> float:
-    return json.loads((mini / f"results/mini/{model}/heads.json").read_text())["accuracy"]
+    return pd.read_csv(mini / f"results/mini/{model}/trajectories/greedy_gnorm/run0.csv")["accuracy"].iloc[0]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -108,5 +110,5 @@ def test_the_report_holds_every_figure_and_table(mini):
         assert f"{name}.png" in text
         assert (mini / f"figures/mini/{name}.pdf").read_bytes().startswith(b"%PDF")
     for name in ("headline", "areas", "solutions", "parameters", "random", "entropy"):
-        assert f"{name}.csv" in text
+        assert f"{name}.html" in text
     assert str(ROOT) not in text

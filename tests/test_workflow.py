@@ -1,7 +1,10 @@
 """What is rerun, and what is not, on a finished tree; what a run leaves behind."""
 
+import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -10,14 +13,12 @@ import torch
 import yaml
 from conftest import ROOT, snakemake
 
-from gnorm import imports
-
 SMOKE = ("--config", "suite=smoke")
 
 
 def planned(folder: Path, *arguments: str) -> dict[str, int]:
     """Rule -> number of jobs that a dry-run plans."""
-    made = snakemake(folder, "-n", "--quiet", "rules", *arguments)
+    made = snakemake(folder, "-n", *arguments, "--quiet", "rules")
     assert made.returncode == 0, made.stderr[-3000:]
     if "Nothing to be done" in made.stdout + made.stderr:
         return {}
@@ -183,28 +184,69 @@ def test_nothing_is_left_behind(smoke):
     assert new <= {".snakemake"}
 
 
-SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py"))
+def test_stored_orders_replay_to_stored_accuracies(smoke):
+    from gnorm import batches, checkpoints
+    from gnorm.heads import head_map
+    from gnorm.rows import read
+    from gnorm.trajectory import replay
+
+    for model in ("BERT", "ALBERT"):
+        folder = smoke / "results/smoke" / model
+        for path in sorted(folder.glob("trajectories/*/run*.csv")):
+            stored = pd.read_csv(path)
+            loaded, tokenizer = checkpoints.load(folder / "checkpoint")
+            evaluation = batches.make(tokenizer, read(folder / "dataset", "evaluation"), 8192)
+            order = stored.loc[1:, ["layer", "head"]].astype(int).values.tolist()
+            replayed = list(replay(loaded, head_map(loaded), evaluation, order, range(len(stored))))
+            assert [measured.correct for _, measured in replayed] == stored["correct"].tolist()
+
+
+def test_an_early_end_and_one_run(smoke, tmp_path, copy_of):
+    """The stop point still knows the accuracy without any head; tables leave out what was not reached."""
+    tree = copy_of(smoke, tmp_path)
+    config = yaml.safe_load((tree / "config.yaml").read_text())
+    del config["strategies"]["random"]
+    (tree / "config.yaml").write_text(yaml.safe_dump(config | {"stop": {"fraction": 0.5}, "runs": 1}))
+    made = snakemake(tree, *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    for model in ("BERT", "ALBERT"):
+        whole = pd.read_csv(smoke / f"results/smoke/{model}/trajectories/greedy_gnorm/run0.csv")
+        half = pd.read_csv(tree / f"results/smoke/{model}/trajectories/greedy_gnorm/run0.csv")
+        assert half["correct"].tolist() == whole["correct"].tolist()[: len(whole) // 2 + 1]
+        solution = json.loads((tree / f"results/smoke/solutions/{model}/solution.json").read_text())
+        assert solution["all_pruned_accuracy"] == whole["accuracy"].iloc[-1]
+    assert pd.read_csv(tree / "results/smoke/tables/areas.csv")["area"].isna().all()
+    assert pd.read_csv(tree / "results/smoke/tables/random.csv").empty
+
+
+SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py") if path.stem != "show_results")
+
+
+@pytest.fixture(scope="session")
+def declared_inputs(smoke) -> dict[str, set[str]]:
+    """Script -> the modules that every job of its rule has as inputs, as a dry-run prints them."""
+    made = snakemake(smoke, "-n", "--forceall", *SMOKE)
+    blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", made.stdout + made.stderr, re.M)
+    found: dict[str, set[str]] = {}
+    for rule, inputs in blocks:
+        modules = {name for name in inputs.split(", ") if name.startswith("scripts/")}
+        found[rule] = found.get(rule, modules) & modules
+    return found
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_every_import_is_declared(script):
-    """What importing a script really loads is what its rule has as inputs."""
-    import subprocess
-    import sys
-
+def test_every_import_is_an_input_of_the_rule(script, declared_inputs):
+    """What importing a script really loads, its rule must watch."""
     program = (
         f"import sys; sys.path.insert(0, 'scripts'); import {script};"
         "print(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'gnorm'), sep='\\n')"
     )
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    declared = {str(path) for path in imports.closure(ROOT / "scripts" / f"{script}.py")}
-    assert set(loaded.stdout.split()) <= declared
+    files = {Path(name).relative_to(ROOT).as_posix() for name in loaded.stdout.split()}
+    assert files and files <= declared_inputs[script]
 
 
 def test_figures_and_tables_import_no_torch():
-    import subprocess
-    import sys
-
     modules = [
         f"gnorm.{kind}.{p.stem}"
         for kind in ("figures", "tables")

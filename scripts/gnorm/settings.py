@@ -133,6 +133,9 @@ def _with_defaults(value: Any, schema: dict, root: dict) -> Any:
             result[key] = part["default"]
         if key in result:
             result[key] = _with_defaults(result[key], part, root)
+    # In the schema's order: writing the same settings in another order must not rerun anything.
+    known = schema.get("properties", {})
+    result = {key: result[key] for key in (*(k for k in known if k in result), *(k for k in result if k not in known))}
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
         for key in result:

@@ -8,6 +8,7 @@ results, see `gnorm.results`) and `make(results, settings)`, which returns a dat
 from __future__ import annotations
 
 import importlib
+from html import escape
 from pathlib import Path
 from types import ModuleType
 
@@ -34,12 +35,36 @@ def rounded(table: pd.DataFrame, decimals: dict[str, int]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def write(table: pd.DataFrame, decimals: dict[str, int], caption: str, csv: str, markdown: str, latex: str) -> None:
+PAGE = """<!doctype html><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 14px sans-serif; margin: 1.5em }} pre {{ font-size: 13px }} p {{ max-width: 60em; color: #444 }}
+table {{ border-collapse: collapse }} th, td {{ padding: .3em .7em; border-bottom: 1px solid #ddd }}
+th {{ text-align: left; border-bottom: 2px solid #555 }} .number {{ text-align: right }}
+</style>
+{body}
+"""
+
+
+def html(table: pd.DataFrame, numeric: list[bool], caption: str, title: str) -> str:
+    """A page that the report can show in place."""
+
+    def row(cells, tag):
+        marked = zip(cells, numeric, strict=True)
+        return "".join(f"<{tag}{' class=number' if n else ''}>{escape(str(c))}</{tag}>" for c, n in marked)
+
+    head, lines = row(table.columns, "th"), (f"<tr>{row(values, 'td')}</tr>" for values in table.values.tolist())
+    body = f"<p>{escape(caption)}</p><table><tr>{head}</tr>" + "\n".join(lines) + "</table>"
+    return PAGE.format(title=escape(title), body=body)
+
+
+def write(
+    table: pd.DataFrame, decimals: dict[str, int], caption: str, csv: str, markdown: str, latex: str, page: str
+) -> None:
     with atomic(csv) as temporary:
         table.to_csv(temporary, index=False)
     shown = rounded(table, decimals)
     numeric = [pd.api.types.is_numeric_dtype(table[c]) for c in table]
     align = ["right" if n else "left" for n in numeric]
+    write_text(page, html(shown, numeric, caption, Path(page).stem))
     write_text(markdown, shown.to_markdown(index=False, colalign=align, disable_numparse=True) + "\n")
     escaped = shown.rename(columns=lambda c: c.replace("%", r"\%").replace("_", r"\_"))
     escaped = escaped.map(lambda v: v.replace("%", r"\%").replace("_", r"\_"))
