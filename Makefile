@@ -1,5 +1,5 @@
 # Each target makes the environment first if it is not there.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 CORES ?= $(shell nproc)
 # One job at a time on a GPU; without one, as many jobs as there are cores.
@@ -13,6 +13,8 @@ help:
 env: .venv/.complete ## make the pinned environment in .venv
 
 .venv/.complete: requirements.txt requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo "Python 3.11 is needed, $(PYTHON) is another: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps textpruner==1.1.post2

@@ -111,8 +111,9 @@ def _number(value: Any, schema: dict) -> Any:
 
     YAML 1.1 reads 1e-7 as text, and Snakemake hands on nested values of --config as text.
     """
-    kinds = {option.get("type") for option in (schema, *schema.get("oneOf", []))}
-    if isinstance(value, str) and kinds & {"number", "integer"} and _NUMBER.fullmatch(value):
+    options = (schema, *schema.get("oneOf", []))
+    wanted = any(option.get("type") in ("number", "integer") for option in options)
+    if isinstance(value, str) and wanted and _NUMBER.fullmatch(value):
         return int(value) if value.lstrip("+-").isdigit() else float(value)
     return value
 
