@@ -31,6 +31,8 @@ def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, outp
         {
             "first": first,
             "last": last,
+            "count": len(rows),
+            "mean": ranked.mean(0),
             "rows": torch.tensor([row["row"] for row in rows]),
             "variant": variant,
             "epsilon": epsilon,

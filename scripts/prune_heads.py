@@ -21,9 +21,12 @@ def scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens):
     if shards:  # entropy once, of rows that the shards have already
         fixed = criterion.from_shards(heads, shards, weights)
         return lambda model: fixed
-    used = [i for i, weight in enumerate(weights) if weight]
-    made = batches.make(tokenizer, [rows[i] for i in used], tokens, [weights[i] for i in used])
-    return lambda model: criterion.score(model, heads, made, **strategy["settings"])
+    settings = strategy["settings"]
+    if hasattr(criterion, "batches"):
+        made = criterion.batches(tokenizer, rows, weights, tokens, **settings)
+    else:
+        made = batches.make(tokenizer, rows, tokens, weights)
+    return lambda model: criterion.score(model, heads, made, **settings)
 
 
 def main(dataset_folder, checkpoint, shards, strategy, seed, stop, tokens, trajectory_files, score_files):

@@ -13,22 +13,29 @@ def one(tokenizer, row):
     return tokenizer(row["text"], *pair, truncation=True, return_tensors="pt")
 
 
-def gnorm(model, heads, tokenizer, rows, objective="logit_norm"):
-    """Eq. 9-17 as written: a full weight gradient for every sentence and projection."""
+def gnorm(model, heads, tokenizer, rows, objective="logit_norm", size=1):
+    """Eq. 9-17 as written: a full weight gradient for every sentence and projection.
+
+    With `size` above 1, one gradient a batch of so many rows, as the notebooks do.
+    """
     kept = heads.kept(model)
     total = torch.zeros(3, *heads.shape, dtype=torch.float64)
-    for row in rows:
+    for first in range(0, len(rows), size):
+        chosen = rows[first : first + size]
+        pairs = ([row["pair"] for row in chosen],) if chosen[0]["pair"] is not None else ()
+        inputs = tokenizer([row["text"] for row in chosen], *pairs, padding=True, truncation=True, return_tensors="pt")
         for part in range(3):
             for index, block in enumerate(heads.blocks):
                 if not kept[index].any():
                     continue
                 weight = model.get_submodule(block.projections[part]).weight
                 weight.requires_grad_()
-                logits = model(**one(tokenizer, row)).logits
+                logits = model(**inputs).logits
                 if objective == "logit_norm":
                     value = logits.norm()
                 else:
-                    value = torch.nn.functional.cross_entropy(logits, torch.tensor([row["label"]]))
+                    labels = torch.tensor([row["label"] for row in chosen])
+                    value = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
                 (gradient,) = torch.autograd.grad(value, weight)
                 weight.requires_grad_(False)
                 for position, head in enumerate(kept[index].nonzero().flatten().tolist()):

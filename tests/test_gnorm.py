@@ -87,3 +87,27 @@ def test_a_score_that_is_not_finite_names_its_head(make_tiny):
     tiny.model.get_submodule(tiny.heads.blocks[1].value).weight[:] = float("nan")
     with pytest.raises(FloatingPointError, match="layer 0, head 0"):
         gnorm.score(tiny.model, tiny.heads, tiny.batches(2))
+
+
+@pytest.mark.parametrize("objective", ["logit_norm", "task_loss"])
+def test_one_gradient_a_batch_as_in_the_notebooks(tiny, objective):
+    rows = [row for row in tiny.rows if row["label"] >= 0][:7]
+    settings = {"objective": objective, "granularity": "batch", "batch_rows": 3}
+    for pruned in (False, True):
+        if pruned:
+            surgery.prune(tiny.model, tiny.heads, SLOTS[tiny.heads.shape[0] == 1])
+        expected = oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, rows, objective, size=3)
+        for tokens in (1, 10_000):  # the budget does not touch these batches
+            made = gnorm.batches(tiny.tokenizer, rows, [1] * 7, tokens, **settings)
+            assert [len(batch.labels) for batch in made] == [3, 3, 1]
+            assert relative(gnorm.score(tiny.model, tiny.heads, made, **settings), expected) < 1e-9
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e-6])
+def test_a_head_with_tiny_norms(tiny, factor):
+    block, width = tiny.heads.blocks[0], tiny.heads.width
+    tiny.model.get_submodule(block.value).weight[width : 2 * width] *= factor
+    tiny.model.get_submodule(block.output).weight[:, width : 2 * width] *= factor
+    expected = oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, tiny.rows[:4])
+    assert expected[0, 1] < expected[0, 0] * factor
+    assert relative(gnorm.score(tiny.model, tiny.heads, tiny.batches(4)), expected) < 1e-9

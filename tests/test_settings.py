@@ -31,7 +31,7 @@ def test_defaults_are_filled_in():
         "score": "gnorm",
         "prune": "lowest",
         "rescore": "every_step",
-        "settings": {"objective": "logit_norm"},
+        "settings": {"objective": "logit_norm", "granularity": "sentence", "batch_rows": 32},
     }
     assert found["models"]["BERT"]["rows"]["entropy"] == "same" and found["jobs"]["threads"] == 1
 
@@ -49,8 +49,8 @@ def test_exponents_are_numbers():
 def test_a_strategy_may_have_settings_of_its_own():
     entry = {"score": "gnorm", "settings": {"objective": "task_loss"}}
     found = settings.load(changed("strategies.by_loss", entry), ROOT)
-    assert found["strategies"]["by_loss"]["settings"] == {"objective": "task_loss"}
-    assert found["strategies"]["greedy_gnorm"]["settings"] == {"objective": "logit_norm"}
+    assert found["strategies"]["by_loss"]["settings"]["objective"] == "task_loss"
+    assert found["strategies"]["greedy_gnorm"]["settings"]["objective"] == "logit_norm"
 
 
 MISTAKES = [

@@ -50,20 +50,30 @@ def make(
 ) -> list[Batch]:
     """Batches of `rows`, shortest rows first, each of at most `tokens` tokens with padding.
 
-    A row longer than the budget gets a batch of its own.
+    A row longer than the budget gets a batch of its own; a row of weight 0 is left out.
     """
     encoded = encode(tokenizer, rows)
-    weights = [1] * len(rows) if weights is None else weights
     order = sorted(range(len(rows)), key=lambda i: (len(encoded[i]["input_ids"]), i))
-    return [
-        Batch(
-            inputs=dict(tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt")),
-            labels=torch.tensor([rows[i]["label"] for i in chosen]),
-            positions=torch.tensor(chosen),
-            weights=torch.tensor([weights[i] for i in chosen], dtype=torch.float64),
-        )
-        for chosen in _cut(order, [len(e["input_ids"]) for e in encoded], tokens)
-    ]
+    weights = [1] * len(rows) if weights is None else weights
+    used = [i for i in order if weights[i]]
+    cuts = _cut(used, [len(e["input_ids"]) for e in encoded], tokens)
+    return [_batch(tokenizer, rows, encoded, chosen, weights) for chosen in cuts]
+
+
+def in_order(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], size: int) -> list[Batch]:
+    """Batches of `size` rows as they come, whatever their length."""
+    encoded, weights = encode(tokenizer, rows), [1] * len(rows)
+    cuts = [list(range(first, min(first + size, len(rows)))) for first in range(0, len(rows), size)]
+    return [_batch(tokenizer, rows, encoded, chosen, weights) for chosen in cuts]
+
+
+def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) -> Batch:
+    return Batch(
+        inputs=dict(tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt")),
+        labels=torch.tensor([rows[i]["label"] for i in chosen]),
+        positions=torch.tensor(chosen),
+        weights=torch.tensor([weights[i] for i in chosen], dtype=torch.float64),
+    )
 
 
 def _cut(order: list[int], lengths: list[int], tokens: int) -> Iterator[list[int]]:

@@ -1,7 +1,8 @@
 """Criteria: one module each, found by its file name, all with the same signature.
 
 `score(model, heads, batches, **settings)` returns a float64 tensor of slots (rows x
-heads), zero for pruned slots. Settings are those of `scores:` in the configuration.
+heads), zero for pruned slots. Settings are those of `scores:` in the configuration. A module
+that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
 """
 
 from __future__ import annotations

@@ -7,22 +7,53 @@ No weight gradient is ever formed. For a sentence with projection inputs X (T x 
 output gradients G_h (T x w) the block's gradient is G_h^T X, whose squared norm is
 sum(G_h * (X X^T G_h)). One forward and one backward of the sum of all sentences'
 objectives gives every sentence's G, because sentences do not interact.
+
+The authors' notebooks instead take one gradient a batch, of the norm of all its logits, and
+divide the summed norms by the number of rows: `granularity: batch` does that.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
+from gnorm.batches import Batch, in_order, make
 from gnorm.heads import HeadMap
 from gnorm.rows import NO_CLASS
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-def score(model: nn.Module, heads: HeadMap, batches: Iterable[Batch], objective: str = "logit_norm") -> torch.Tensor:
+
+def batches(
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    weights: Sequence[int],
+    tokens: int,
+    granularity: str = "sentence",
+    batch_rows: int = 32,
+    **_others,
+) -> list[Batch]:
+    """By length within the token budget; for `granularity: batch` in dataset order, `batch_rows` each."""
+    if granularity == "sentence":
+        return make(tokenizer, rows, tokens, weights)
+    return in_order(
+        tokenizer, [row for row, weight in zip(rows, weights, strict=True) for _ in range(weight)], batch_rows
+    )
+
+
+def score(
+    model: nn.Module,
+    heads: HeadMap,
+    batches: Iterable[Batch],
+    objective: str = "logit_norm",
+    granularity: str = "sentence",
+    **_others,
+) -> torch.Tensor:
     norms = torch.zeros(3, *heads.shape, dtype=torch.float64)
     rows = 0.0
     for batch in batches:
@@ -30,8 +61,9 @@ def score(model: nn.Module, heads: HeadMap, batches: Iterable[Batch], objective:
         weights = batch.weights
         if objective == "task_loss":  # a row without a class has no loss
             weights = weights * (batch.labels != NO_CLASS)
-        squared = squared_block_norms(model, heads, batch, objective)
-        norms += torch.einsum("b,bplh->plh", weights, squared.sqrt()).cpu()
+        squared = squared_block_norms(model, heads, batch, objective, granularity)
+        counted = weights if granularity == "sentence" else weights.new_ones(1)
+        norms += torch.einsum("b,bplh->plh", counted, squared.sqrt()).cpu()
         rows += weights.sum().item()
     result = (norms / rows).prod(0)
     if not torch.isfinite(result).all():
@@ -40,8 +72,13 @@ def score(model: nn.Module, heads: HeadMap, batches: Iterable[Batch], objective:
     return result
 
 
-def squared_block_norms(model: nn.Module, heads: HeadMap, batch: Batch, objective: str) -> torch.Tensor:
-    """Squared gradient norms, sentences x (Q, K, V) x slots, in float64; pruned slots are 0."""
+def squared_block_norms(
+    model: nn.Module, heads: HeadMap, batch: Batch, objective: str, granularity: str = "sentence"
+) -> torch.Tensor:
+    """Squared gradient norms, sentences x (Q, K, V) x slots, in float64; pruned slots are 0.
+
+    With `granularity: batch` the batch counts as one long sentence.
+    """
     inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
     outputs: dict[int, list[torch.Tensor]] = defaultdict(list)  # Q, K, V of each run of the block
     kept = heads.kept(model)
@@ -60,12 +97,14 @@ def squared_block_norms(model: nn.Module, heads: HeadMap, batch: Batch, objectiv
                 return output
 
             handles.append(model.get_submodule(name).register_forward_hook(record))
-    squared = torch.zeros(len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device)
+    whole = granularity == "batch"
+    count = 1 if whole else len(batch.labels)
+    squared = torch.zeros(count, 3, *heads.shape, dtype=torch.float64, device=model.device)
     if not handles:
         return squared
     try:
         with torch.enable_grad():
-            value = _objective(model(**batch.inputs).logits, batch.labels, objective)
+            value = _objective(model(**batch.inputs).logits, batch.labels, objective, whole)
             flat = [output for row in outputs for output in outputs[row]]
             gradients = iter(torch.autograd.grad(value, flat))
     finally:
@@ -76,14 +115,16 @@ def squared_block_norms(model: nn.Module, heads: HeadMap, batch: Batch, objectiv
         taken = [next(gradients) * real for _ in runs]
         # Layers that share a block add up before the norm: stacked along T they are one problem.
         stacked = torch.stack([torch.cat(taken[part::3], dim=1) for part in range(3)], dim=2)
-        norms = _squared_norms(torch.cat([x * real for x in inputs[row]], dim=1), stacked, heads.width)
-        squared[:, :, row, kept[row].to(squared.device)] = norms
+        x = torch.cat([x * real for x in inputs[row]], dim=1)
+        if whole:
+            x, stacked = x.flatten(0, 1).unsqueeze(0), stacked.flatten(0, 1).unsqueeze(0)
+        squared[:, :, row, kept[row].to(squared.device)] = _squared_norms(x, stacked, heads.width)
     return squared
 
 
-def _objective(logits: torch.Tensor, labels: torch.Tensor, objective: str) -> torch.Tensor:
+def _objective(logits: torch.Tensor, labels: torch.Tensor, objective: str, whole: bool) -> torch.Tensor:
     if objective == "logit_norm":
-        return logits.norm(dim=-1).sum()
+        return logits.norm() if whole else logits.norm(dim=-1).sum()
     return nn.functional.cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="sum")
 
 
