@@ -37,6 +37,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
         resources:
             gpu=1,
             mem_mb=4000,
+            reuse_mb=1000,
         params:
             dataset_folder=subpath(input.rows, parent=True),
             strategy=lambda wildcards: SETTINGS["strategies"][wildcards.strategy],
@@ -66,6 +67,7 @@ rule random_pruning:
     resources:
         gpu=1,
         mem_mb=4000,
+        reuse_mb=1000,
     params:
         dataset_folder=subpath(input.rows, parent=True),
         levels=setting("random", "levels"),

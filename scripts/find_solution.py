@@ -6,7 +6,7 @@ import torch
 from gnorm import UserError, batches, checkpoints, surgery
 from gnorm.accounting import modules
 from gnorm.curves import megabytes, stop_point
-from gnorm.evaluate import accuracy
+from gnorm.evaluate import Evaluation
 from gnorm.files import atomic, write_json
 from gnorm.heads import head_map
 from gnorm.logs import log, start
@@ -20,7 +20,8 @@ def accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens):
     model, tokenizer = checkpoints.load(checkpoint, on="cpu")
     heads = head_map(model)
     surgery.prune(model, heads, heads.kept(model).nonzero().tolist())
-    return accuracy(model, batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)).value
+    made = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
+    return Evaluation(made, heads).accuracy(model).value
 
 
 def pick(trajectory, all_pruned, tolerance, fixed):

@@ -7,6 +7,7 @@ import pandas as pd
 import torch
 
 from gnorm import batches, checkpoints, scores
+from gnorm.evaluate import Evaluation
 from gnorm.files import atomic, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
@@ -29,15 +30,16 @@ def scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens):
     return lambda model: criterion.score(model, heads, made, **settings)
 
 
-def main(dataset_folder, checkpoint, shards, strategy, seed, stop, tokens, trajectory_files, score_files):
+def main(dataset_folder, checkpoint, shards, strategy, seed, stop, tokens, reuse_mb, trajectory_files, score_files):
     model, tokenizer = checkpoints.load(checkpoint)
     log.info("on %s", model.device)
-    evaluation = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
+    evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
     for trajectory_file, score_file in zip(trajectory_files, score_files, strict=True):
         run = int(Path(trajectory_file).stem.removeprefix("run"))
         model, _ = checkpoints.load(checkpoint)
         heads = head_map(model)
+        evaluation = Evaluation(evaluated, heads, reuse_mb)
         score = scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens)
         followed = follow(model, heads, evaluation, score, strategy["prune"], strategy["rescore"], Stop(**stop))
         slots = heads.shape[0] * heads.shape[1]
@@ -70,6 +72,7 @@ if __name__ == "__main__":
         snakemake.params.seed,
         snakemake.params.stop,
         snakemake.params.tokens,
+        snakemake.resources.reuse_mb,
         snakemake.output.trajectories,
         snakemake.output.scores,
     )

@@ -6,6 +6,7 @@ import pandas as pd
 import torch
 
 from gnorm import UserError, batches, checkpoints
+from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
@@ -21,16 +22,16 @@ def counts(slots, levels):
     return [round(i * slots / (levels - 1)) for i in range(levels)]
 
 
-def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, output):
+def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, reuse_mb, output):
     unpruned, tokenizer = checkpoints.load(checkpoint)
-    evaluation = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
+    evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
     heads = head_map(unpruned)
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
     rows = []
     for trial in progress(range(first, last + 1), "trial", last - first + 1):
         drawn = order(slots, strategy, seed, trial)
-        model = copy.deepcopy(unpruned)
+        model, evaluation = copy.deepcopy(unpruned), Evaluation(evaluated, heads, reuse_mb)
         for _, measured in replay(model, heads, evaluation, drawn, wanted):
             rows.append(
                 {
@@ -61,5 +62,6 @@ if __name__ == "__main__":
         snakemake.params.levels,
         snakemake.params.seed,
         snakemake.params.tokens,
+        snakemake.resources.reuse_mb,
         snakemake.output[0],
     )

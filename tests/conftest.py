@@ -36,6 +36,7 @@ class Tiny:
             {**r, "row": i, "label": corpus.LABELS.index(r["label_name"]) if r["label_name"] in corpus.LABELS else -1}
             for i, r in enumerate(drawn)
         ]
+        torch.set_num_threads(1)  # tiny models only lose by more
         torch.manual_seed(seed)
         config = AutoConfig.for_model(
             family,

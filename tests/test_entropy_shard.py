@@ -41,7 +41,7 @@ class Fixed(torch.nn.Module):
 def test_by_hand():
     """Two tokens and one of padding: rows (1, 0) and (1/2, 1/2)."""
     matrix = torch.tensor([[[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]]])
-    heads = HeadMap((Block("attention", "", "", "", "", (0,)),), heads=1, width=1)
+    heads = HeadMap((Block("attention", "", "", "", "", (0,)),), heads=1, width=1, hidden=1)
     mask = torch.tensor([[1, 1, 0]])
     batch = Batch({"attention_mask": mask}, torch.tensor([0]), torch.tensor([0]), torch.ones(1).double())
     e = 0.01
@@ -113,7 +113,7 @@ def test_merge_weights_by_rows(tmp_path):
     assert rows == 10 and (nan == 0).all()
     assert torch.allclose(means["A"], values.mean(0), atol=1e-15)
     assert torch.allclose(means["C"], values.mean(0) + 4 / 10, atol=1e-15)
-    heads = HeadMap(tuple(Block("", "", "", "", "", (i,)) for i in range(2)), heads=3, width=1)
+    heads = HeadMap(tuple(Block("", "", "", "", "", (i,)) for i in range(2)), heads=3, width=1, hidden=1)
     weights = [0, 3, 1, 1, 0, 0, 0, 2, 1, 2]
     expected = sum(w * values[i] for i, w in enumerate(weights)) / 10
     assert torch.allclose(entropy.from_shards(heads, paths, weights), expected, atol=1e-15)

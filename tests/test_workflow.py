@@ -186,6 +186,7 @@ def test_nothing_is_left_behind(smoke):
 
 def test_stored_orders_replay_to_stored_accuracies(smoke):
     from gnorm import batches, checkpoints
+    from gnorm.evaluate import Evaluation
     from gnorm.heads import head_map
     from gnorm.rows import read
     from gnorm.trajectory import replay
@@ -195,9 +196,10 @@ def test_stored_orders_replay_to_stored_accuracies(smoke):
         for path in sorted(folder.glob("trajectories/*/run*.csv")):
             stored = pd.read_csv(path)
             loaded, tokenizer = checkpoints.load(folder / "checkpoint")
-            evaluation = batches.make(tokenizer, read(folder / "dataset", "evaluation"), 8192)
+            heads = head_map(loaded)
+            evaluation = Evaluation(batches.make(tokenizer, read(folder / "dataset", "evaluation"), 8192), heads)
             order = stored.loc[1:, ["layer", "head"]].astype(int).values.tolist()
-            replayed = list(replay(loaded, head_map(loaded), evaluation, order, range(len(stored))))
+            replayed = list(replay(loaded, heads, evaluation, order, range(len(stored))))
             assert [measured.correct for _, measured in replayed] == stored["correct"].tolist()
 
 

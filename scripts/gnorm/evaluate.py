@@ -1,14 +1,17 @@
-"""Accuracy, batched by length."""
+"""Accuracy, batched by length, without running again the layers that pruning left alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from gnorm.batches import Batch
+from gnorm.heads import HeadMap
+from gnorm.logs import log
 
 
 @dataclass(frozen=True)
@@ -21,13 +24,63 @@ class Accuracy:
         return self.correct / self.evaluated
 
 
-def accuracy(model: nn.Module, batches: Iterable[Batch]) -> Accuracy:
-    """How many rows get their class; every row must have one."""
-    correct = evaluated = 0
-    with torch.inference_mode():
-        for batch in batches:
-            batch = batch.to(model.device)
-            predicted = model(**batch.inputs).logits.argmax(-1)
-            correct += (predicted == batch.labels).sum().item()
-            evaluated += len(batch.labels)
-    return Accuracy(correct, evaluated)
+class Evaluation:
+    """Measures one model again and again while it loses heads.
+
+    Layers below a pruned head give what they gave before, so their outputs are kept where they
+    fit into `memory_mb`: all of them, or every second, third, ... Rows must have a class.
+    """
+
+    def __init__(self, batches: Sequence[Batch], heads: HeadMap, memory_mb: int = 0):
+        self.batches, self.heads = batches, heads
+        self.kept_layers = self._affordable(memory_mb)
+        self.stored: list[dict[int, torch.Tensor]] = [{} for _ in batches]  # layer -> its output, for each batch
+
+    def _affordable(self, memory_mb: int) -> tuple[int, ...]:
+        """Layers whose outputs are kept; none if layers share weights, as pruning changes them all."""
+        inner = range(self.heads.layers - 1)
+        if not memory_mb or self.heads.shape[0] != self.heads.layers or not inner:
+            return ()
+        tokens = sum(batch.mask.numel() for batch in self.batches)
+        each = tokens * self.heads.hidden * 4 / 2**20  # float32
+        every = -(-len(inner) * each // memory_mb)
+        chosen = tuple(layer for layer in inner if (layer + 1) % every == 0)
+        log.info(
+            "reuse: outputs of %d of %d layers, %.0f MB of %d", len(chosen), len(inner), len(chosen) * each, memory_mb
+        )
+        return chosen
+
+    def accuracy(self, model: nn.Module, changed: int = 0) -> Accuracy:
+        """Accuracy now; `changed` is the lowest layer that has changed since the last call."""
+        correct = evaluated = 0
+        with torch.inference_mode():
+            for batch, stored in zip(self.batches, self.stored, strict=True):
+                batch = batch.to(model.device)
+                with self._reused(model, stored, changed):
+                    predicted = model(**batch.inputs).logits.argmax(-1)
+                correct += (predicted == batch.labels).sum().item()
+                evaluated += len(batch.labels)
+        return Accuracy(correct, evaluated)
+
+    @contextmanager
+    def _reused(self, model: nn.Module, stored: dict[int, torch.Tensor], changed: int) -> Iterator[None]:
+        """Skip the layers up to the last one kept below `changed`; keep what the others give."""
+        below = [layer for layer in stored if layer < changed]
+        last = max(below, default=-1)
+        layers = [model.get_submodule(name) for name in self.heads.layer_names] if self.kept_layers else []
+        for layer in range(last + 1):
+            # Only the last one's output is read; those below pass on what they are given.
+            output = stored[layer] if layer == last else None
+            layers[layer].forward = lambda hidden, *_a, output=output, **_k: (hidden if output is None else output,)
+        handles = [
+            layers[layer].register_forward_hook(lambda _m, _a, out, layer=layer: stored.update({layer: out[0]}))
+            for layer in self.kept_layers
+            if layer > last
+        ]
+        try:
+            yield
+        finally:
+            for layer in range(last + 1):
+                del layers[layer].forward
+            for handle in handles:
+                handle.remove()

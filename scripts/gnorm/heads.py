@@ -40,6 +40,8 @@ class HeadMap:
     blocks: tuple[Block, ...]
     heads: int  # in each block, before pruning
     width: int  # of one head
+    hidden: int  # size of the hidden states
+    layer_names: tuple[str, ...] = ()  # modules that return (hidden states, ...), one a layer
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -74,6 +76,7 @@ class HeadMap:
 
 # {i} is the layer; names are relative to the backbone.
 _BERT_LIKE = {
+    "layer": "encoder.layer.{i}",
     "attention": "encoder.layer.{i}.attention.self",
     "query": "encoder.layer.{i}.attention.self.query",
     "key": "encoder.layer.{i}.attention.self.key",
@@ -81,6 +84,7 @@ _BERT_LIKE = {
     "output": "encoder.layer.{i}.attention.output.dense",
 }
 _ALBERT = {
+    "layer": "encoder.albert_layer_groups.{i}",
     "attention": "encoder.albert_layer_groups.{i}.albert_layers.0.attention",
     "query": "encoder.albert_layer_groups.{i}.albert_layers.0.attention.query",
     "key": "encoder.albert_layer_groups.{i}.albert_layers.0.attention.key",
@@ -96,7 +100,8 @@ def head_map(model: nn.Module) -> HeadMap:
     if config.model_type not in LAYOUTS:
         known = ", ".join(sorted(LAYOUTS))
         raise UserError(f"no head map for model type {config.model_type!r}; known: {known}")
-    layout = LAYOUTS[config.model_type]
+    layout = dict(LAYOUTS[config.model_type])
+    layout_name = layout.pop("layer")
     backbone = getattr(model, model.base_model_prefix, model)
     prefix = "" if backbone is model else f"{model.base_model_prefix}."
     layers = config.num_hidden_layers
@@ -111,4 +116,6 @@ def head_map(model: nn.Module) -> HeadMap:
         Block(**{part: prefix + name.format(i=i) for part, name in layout.items()}, layers=group)
         for i, group in enumerate(shared)
     )
-    return HeadMap(blocks, config.num_attention_heads, config.hidden_size // config.num_attention_heads)
+    names = [prefix + layout_name.format(i=i) for i in range(len(blocks))]
+    width = config.hidden_size // config.num_attention_heads
+    return HeadMap(blocks, config.num_attention_heads, width, config.hidden_size, tuple(names))

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from gnorm import surgery
-from gnorm.batches import Batch
-from gnorm.evaluate import Accuracy, accuracy
+from gnorm.evaluate import Accuracy, Evaluation
 from gnorm.heads import HeadMap
 from gnorm.surgery import Slot
 
@@ -64,7 +63,7 @@ def choose(score: torch.Tensor, kept: torch.Tensor, prune: str) -> Slot:
 def follow(
     model: nn.Module,
     heads: HeadMap,
-    evaluation: Sequence[Batch],
+    evaluation: Evaluation,
     score: Scorer,
     prune: str = "lowest",
     rescore: str | int = "every_step",
@@ -93,13 +92,14 @@ def follow(
 def record(
     model: nn.Module,
     heads: HeadMap,
-    evaluation: Sequence[Batch],
+    evaluation: Evaluation,
     step: int,
     slot: Slot | None,
     score: float | None,
     began: float,
 ) -> Step:
-    measured: Accuracy = accuracy(model, evaluation)
+    changed = min(heads.blocks[slot[0]].layers) if slot else 0
+    measured = evaluation.accuracy(model, changed)
     return Step(
         step=step,
         layer=slot[0] if slot else None,
@@ -115,12 +115,13 @@ def record(
 
 
 def replay(
-    model: nn.Module, heads: HeadMap, evaluation: Sequence[Batch], order: Sequence[Slot], levels: Sequence[int]
+    model: nn.Module, heads: HeadMap, evaluation: Evaluation, order: Sequence[Slot], levels: Sequence[int]
 ) -> Iterator[tuple[int, Accuracy]]:
     """Prune in a given order; accuracy only when as many slots are gone as a level says."""
-    done = 0
+    done = changed = 0
     for level in levels:
         if level > done:
             surgery.prune(model, heads, order[done:level])
+            changed = min(min(heads.blocks[row].layers) for row, _ in order[done:level])
             done = level
-        yield done, accuracy(model, evaluation)
+        yield done, evaluation.accuracy(model, changed)
