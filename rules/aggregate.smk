@@ -135,7 +135,7 @@ rule make_table:
         mem_mb=1000,
     params:
         models=TITLES,
-        strategies=SETTINGS["strategies"],
+        strategies=lambda wildcards: strategies_for(f"tables.{wildcards.table}"),
         settings=SETTINGS["solutions"],
         caption=lambda wildcards: caption(f"tables.{wildcards.table}"),
     script:

@@ -27,20 +27,6 @@ PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
 
 
-wildcard_constraints:
-    suite=re.escape(SUITE),
-    model="|".join(map(re.escape, MODELS)),
-    strategy="|".join(map(re.escape, SETTINGS["strategies"])),
-    figure="|".join(FIGURES),
-    table="|".join(TABLES),
-    published="|".join(map(re.escape, PUBLISHED)),
-    size=r"\d+x\d+",
-    group=r"\d+group|concated",
-    first=r"\d+",
-    last=r"\d+",
-    total=r"\d+",
-
-
 def source(name):
     """A module of the package as a file: `scores.gnorm` is scripts/gnorm/scores/gnorm.py."""
     return imports.PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
@@ -153,6 +139,11 @@ def random_workbooks(model):
     return [f"results/{SUITE}/experiments_results/{name}" for name in names]
 
 
+def random_size(model):
+    """Trials x levels, as in a published workbook's name."""
+    return f"{trials(model, RANDOM[0])}x{MODELS[model]['random']['levels']}"
+
+
 def trial_range(wildcards):
     """First and last trial of a published workbook."""
     size = trials(wildcards.model, RANDOM[0])
@@ -201,5 +192,36 @@ def needs(module):
     return [path for need in imports.constant(source(module), "NEEDS") for path in NEEDS[need]]
 
 
+def strategies_for(module):
+    """What a table or figure may know of the strategies, if it reads their results at all."""
+    if "tidy" not in imports.constant(source(module), "NEEDS"):
+        return {}
+    return {name: {"score": entry["score"]} for name, entry in SETTINGS["strategies"].items()}
+
+
+def tokenizer_settings(wildcards):
+    """Of a model's checkpoint entry, what its tokenizer depends on."""
+    entry = MODELS[wildcards.model]["checkpoint"]
+    return {
+        key: entry[key]
+        for key in ("source", "path", "family", "vocabulary", "length")
+        if key in entry
+    }
+
+
 def caption(module):
     return imports.docstring(source(module))
+
+
+wildcard_constraints:
+    suite=re.escape(SUITE),
+    model="|".join(map(re.escape, MODELS)),
+    strategy="|".join(map(re.escape, SETTINGS["strategies"])),
+    figure="|".join(FIGURES),
+    table="|".join(TABLES),
+    published="|".join(map(re.escape, PUBLISHED)),
+    size="|".join({random_size(model) for model in MODELS}) if RANDOM else "none",
+    group=r"\d+group|concated",
+    first=r"\d+",
+    last=r"\d+",
+    total="|".join({str(entropy_rows(model)) for model in MODELS}),

@@ -35,7 +35,7 @@ rule make_dataset:
         mem_mb=4000,
     params:
         dataset=setting("dataset"),
-        checkpoint=setting("checkpoint"),
+        checkpoint=tokenizer_settings,
         counts=setting("rows"),
         seed=SETTINGS["seed"],
     script:

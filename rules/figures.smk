@@ -27,7 +27,7 @@ rule draw_figure:
         mem_mb=1000,
     params:
         models=TITLES,
-        strategies=SETTINGS["strategies"],
+        strategies=lambda wildcards: strategies_for(f"figures.{wildcards.figure.lower()}"),
         settings={**SETTINGS["solutions"], "columns": SETTINGS["figures"]["columns"]},
         dpi=SETTINGS["figures"]["dpi"],
         caption=lambda wildcards: caption(f"figures.{wildcards.figure.lower()}"),

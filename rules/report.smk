@@ -11,6 +11,7 @@ rule write_report:
         rules.datasets.input,
         rules.tables.input,
         rules.figures.input,
+        captions=[os.path.relpath(path) for path in sorted(ROOT.glob("report/*.rst"))],
         code=code("write_report"),
     output:
         report="results/{suite}/report.html",

@@ -1,5 +1,6 @@
 """Prune a model head by head by one strategy, for one or more runs."""
 
+import copy
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens):
         fixed = criterion.from_shards(heads, shards, weights)
         return lambda model: fixed
     settings = strategy["settings"]
-    if hasattr(criterion, "batches"):
+    if callable(getattr(criterion, "batches", None)):
         made = criterion.batches(tokenizer, rows, weights, tokens, **settings)
     else:
         made = batches.make(tokenizer, rows, tokens, weights)
@@ -31,14 +32,14 @@ def scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens):
 
 
 def main(dataset_folder, checkpoint, shards, strategy, seed, stop, tokens, reuse_mb, trajectory_files, score_files):
-    model, tokenizer = checkpoints.load(checkpoint)
-    log.info("on %s", model.device)
+    unpruned, tokenizer = checkpoints.load(checkpoint)
+    heads = head_map(unpruned)
+    log.info("on %s", unpruned.device)
     evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
     for trajectory_file, score_file in zip(trajectory_files, score_files, strict=True):
         run = int(Path(trajectory_file).stem.removeprefix("run"))
-        model, _ = checkpoints.load(checkpoint)
-        heads = head_map(model)
+        model = copy.deepcopy(unpruned)
         evaluation = Evaluation(evaluated, heads, reuse_mb)
         score = scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens)
         followed = follow(model, heads, evaluation, score, strategy["prune"], strategy["rescore"], Stop(**stop))

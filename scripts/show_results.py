@@ -7,7 +7,7 @@ from pathlib import Path
 def main(results: Path, figures: Path) -> None:
     print("\nArea under the accuracy curve, run 0 ± deviation over runs (random: mean ± deviation over trials):\n")
     print((results / "tables/headline.md").read_text())
-    print("Greedy-Gnorm at the stop point:\n")
+    print("The solution at the stop point:\n")
     print((results / "tables/solutions.md").read_text())
     for name, path in (
         ("figures", figures),

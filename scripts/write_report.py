@@ -13,8 +13,17 @@ def main(config, snakefile, targets, config_file, report_file):
     write_text(config_file, yaml.safe_dump(config, sort_keys=False))
     with atomic(report_file) as temporary:
         # The workflow that runs this rule holds the lock; a report only reads.
-        command = [sys.executable, "-m", "snakemake", "--snakefile", snakefile, "--configfile", config_file]
-        command += ["--nolock", "--report", str(temporary), "--", *targets]
+        command = [sys.executable, "-m", "snakemake", "--snakefile", snakefile]
+        command += [
+            "--configfile",
+            config_file,
+            "--replace-workflow-config",
+            "--nolock",
+            "--report",
+            str(temporary),
+            "--",
+            *targets,
+        ]
         made = subprocess.run(command, capture_output=True, text=True)
         if made.returncode:
             log.error("%s", made.stderr)

@@ -8,9 +8,10 @@ from collections import Counter
 
 import make_dataset
 import pytest
+from conftest import ROOT
 from transformers import AutoTokenizer
 
-from gnorm import UserError, corpora, data, tokenizer
+from gnorm import UserError, batches, corpora, data, tokenizer
 from gnorm.rows import NO_CLASS, read
 
 NAMES = ("finance", "inference", "tweets", "languages")
@@ -98,10 +99,31 @@ def test_bad_files_are_explained(tmp_path, content, change, message):
         data.make(FILE | {"path": str(tmp_path / "none.csv")}, COUNTS, seed=0)
 
 
+TASKS = dict(zip(tokenizer.FAMILIES, NAMES, strict=True))
+
+
+@pytest.fixture(scope="module")
+def built_elsewhere() -> dict:
+    """Every family's tokenizer from another process, which hashes differently and trains in parallel."""
+    program = f"""
+import json, sys
+sys.path.insert(0, "scripts")
+from gnorm import corpora, tokenizer
+built = {{}}
+for family, name in {TASKS!r}.items():
+    texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in corpora.draw(name, 300, seed=0)]
+    built[family] = json.loads(tokenizer.train(family, texts, 600, 40).backend_tokenizer.to_str())
+print(json.dumps(built))
+"""
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "true", "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-c", program]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=True)
+    return json.loads(made.stdout.splitlines()[-1])
+
+
 @pytest.mark.parametrize("family", tokenizer.FAMILIES)
-def test_tokenizers_load_and_repeat(family, tmp_path):
-    name = dict(zip(tokenizer.FAMILIES, NAMES, strict=True))[family]
-    rows = corpora.draw(name, 300, seed=0)
+def test_tokenizers_load_and_repeat(family, tmp_path, built_elsewhere):
+    rows = corpora.draw(TASKS[family], 300, seed=0)
     texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in rows]
     built = tokenizer.train(family, texts, 600, 40)
     built.save_pretrained(tmp_path)
@@ -111,16 +133,7 @@ def test_tokenizers_load_and_repeat(family, tmp_path):
     pair = loaded("one text", "another")["input_ids"]
     assert pair == built("one text", "another")["input_ids"]
     assert pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
-    # Each process hashes differently; the tokenizer must not depend on it.
-    program = (
-        "import sys, hashlib; sys.path.insert(0, 'scripts'); from gnorm import corpora, tokenizer;"
-        f"rows = corpora.draw({name!r}, 300, seed=0);"
-        "texts = [' '.join(filter(None, (r['text'], r['pair']))) for r in rows];"
-        f"print(tokenizer.train({family!r}, texts, 600, 40).backend_tokenizer.to_str())"
-    )
-    environment = os.environ | {"TOKENIZERS_PARALLELISM": "true", "PYTHONHASHSEED": "7"}
-    again = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-    assert json.loads(again.stdout) == json.loads(built.backend_tokenizer.to_str())
+    assert json.loads(built.backend_tokenizer.to_str()) == built_elsewhere[family]
 
 
 def test_the_rule_writes_what_people_read(tmp_path):
@@ -133,3 +146,16 @@ def test_the_rule_writes_what_people_read(tmp_path):
     for expected in ("| calibration | 30 |", "share 0 rows", "| neutral | 1 |", "longer than the 12 tokens", " / "):
         assert expected in text
     assert AutoTokenizer.from_pretrained(paths[4]).model_max_length == 12
+
+
+@pytest.mark.parametrize("family,limit", [("bert", 52), ("albert", 52), ("roberta", 50), ("xlm-roberta", 50)])
+def test_a_local_tokenizer_cuts_at_what_its_model_reads(make_tiny, tmp_path, family, limit):
+    tiny = make_tiny(family)  # 52 positions, of which RoBERTa leaves out those up to its padding id 1
+    tiny.tokenizer.model_max_length = 10**30
+    tiny.model.save_pretrained(tmp_path)
+    tiny.tokenizer.save_pretrained(tmp_path)
+    loaded = tokenizer.load(tmp_path)
+    assert loaded.model_max_length == limit
+    row = {"text": "word " * 500, "pair": None, "label": 0}
+    (batch,) = batches.make(loaded, [row], 1)
+    assert tiny.model(**batch.inputs).logits.isfinite().all() and batch.mask.shape[1] == limit

@@ -46,6 +46,13 @@ def test_exponents_are_numbers():
     assert found["scores"]["entropy"]["epsilon"] == 1e-6
 
 
+def test_numbers_are_what_the_schema_wants():
+    found = settings.load(changed("runs", 4.0), ROOT)
+    assert found["runs"] == 4 and isinstance(found["runs"], int)
+    own = settings.load(changed("strategies.x", {"score": "entropy", "settings": {"epsilon": "1e-6"}}), ROOT)
+    assert own["strategies"]["x"]["settings"] == {"epsilon": 1e-6, "variant": "C"}
+
+
 def test_a_strategy_may_have_settings_of_its_own():
     entry = {"score": "gnorm", "settings": {"objective": "task_loss"}}
     found = settings.load(changed("strategies.by_loss", entry), ROOT)
@@ -119,6 +126,8 @@ SUITE_MISTAKES = [
         {"source": "train", "family": "bert", "layer": 2},
         "there is no key 'layer'; did you mean 'layers'?",
     ),
+    ("checkpoint", {"source": "train", "family": "bert", "heads": 7}, "heads: must divide the width 64, got 7"),
+    ("random", {"levels": 34}, "random.levels: 32 prunable heads allow at most 33, got 34"),
     ("tittle", "M", "models.M: there is no key 'tittle'; did you mean 'title'?"),
 ]
 

@@ -72,6 +72,7 @@ def _from_file(dataset: dict) -> datasets.Dataset:
             text, pair = record[dataset["text"]], record[dataset["pair"]] if dataset["pair"] else None
             if text is None or (dataset["pair"] and pair is None):
                 raise UserError(f"dataset {path}, row {i}: the text is missing")
+            text, pair = str(text), None if pair is None else str(pair)  # a column of numbers is text too
             rows.append(
                 {"row": i, "text": text, "pair": pair, "label_name": name, "label": classes.get(name, NO_CLASS)}
             )

@@ -54,3 +54,9 @@ def curves(tidy: pd.DataFrame, model: str, strategy: str) -> list[pd.DataFrame]:
     chosen = tidy[(tidy["model"] == model) & (tidy["strategy"] == strategy)]
     key = "trial" if chosen["trial"].notna().any() else "run"
     return [curve.sort_values("heads_pruned") for _, curve in chosen.groupby(key)]
+
+
+def over_runs(found: list[pd.DataFrame], by: str):
+    """Accuracies of several runs grouped by how much is pruned, as far as every run goes."""
+    joined = pd.concat(found)
+    return joined[joined.groupby(by)["accuracy"].transform("size") == len(found)].groupby(by)["accuracy"]

@@ -30,8 +30,8 @@ def load(config: dict, root: Path) -> dict:
         if dataset["source"] == "generated" and dataset["corpus"] not in corpora:
             where = f"{name}: models.{model}.dataset.corpus"
             raise UserError(f"{where}: there is no {_unknown(dataset['corpus'], corpora, 'corpus')}")
-        if entry["checkpoint"]["source"] == "train" and not entry["rows"]["train"]:
-            raise UserError(f"{name}: models.{model}.rows.train: must be above 0 to train the checkpoint")
+        if entry["checkpoint"]["source"] == "train":
+            _check_training(entry, f"{name}: models.{model}")
     _check_strategies(config, root)
     for key, package, names in (
         ("tables", "tables", config["tables"]),
@@ -50,6 +50,24 @@ def _check_names(models: dict, suite: str) -> None:
         for long in models:
             if re.fullmatch(re.escape(short) + r"\d.*", long):
                 raise UserError(f"{suite}: models.{long}: the name is {short!r} and a digit; choose another")
+    titles: dict[str, str] = {}
+    for name, entry in models.items():
+        other = titles.setdefault(entry.get("title", name), name)
+        if other != name:
+            raise UserError(f"{suite}: models.{name}.title: {other!r} is shown under the same title; choose another")
+
+
+def _check_training(entry: dict, where: str) -> None:
+    """What is known of a model before it is trained."""
+    checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
+    if not entry["rows"]["train"]:
+        raise UserError(f"{where}.rows.train: must be above 0 to train the checkpoint")
+    if checkpoint["width"] % checkpoint["heads"]:
+        width, heads = checkpoint["width"], checkpoint["heads"]
+        raise UserError(f"{where}.checkpoint.heads: must divide the width {width}, got {heads}")
+    slots = checkpoint["heads"] * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
+    if levels > slots + 1:
+        raise UserError(f"{where}.random.levels: {slots} prunable heads allow at most {slots + 1}, got {levels}")
 
 
 def _check_strategies(config: dict, root: Path) -> None:
@@ -64,7 +82,8 @@ def _check_strategies(config: dict, root: Path) -> None:
         if strategy["settings"]:
             if own is None:
                 raise UserError(f"{where}.settings: the score {strategy['score']} has no settings")
-            check(strategy["settings"], own, f"{where}.settings")
+            checked = check(strategy["settings"], own, f"{where}.settings")
+            strategy["settings"] = {key: checked[key] for key in strategy["settings"]}
         strategy["settings"] = {**config["scores"].get(strategy["score"], {}), **strategy["settings"]}
     published: dict[str, str] = {}
     for name in config["strategies"]:
@@ -111,10 +130,11 @@ def _number(value: Any, schema: dict) -> Any:
 
     YAML 1.1 reads 1e-7 as text, and Snakemake hands on nested values of --config as text.
     """
-    options = (schema, *schema.get("oneOf", []))
-    wanted = any(option.get("type") in ("number", "integer") for option in options)
-    if isinstance(value, str) and wanted and _NUMBER.fullmatch(value):
-        return int(value) if value.lstrip("+-").isdigit() else float(value)
+    kinds = [option.get("type") for option in (schema, *schema.get("oneOf", []))]
+    if isinstance(value, str) and ("number" in kinds or "integer" in kinds) and _NUMBER.fullmatch(value):
+        value = float(value)
+    if isinstance(value, float) and value.is_integer() and "integer" in kinds:
+        return int(value)
     return value
 
 

@@ -34,6 +34,7 @@ class Family:
     single: str
     pair: str
     unknown: str
+    positions_after_padding: bool = False  # position ids start after the padding token's id
 
 
 FAMILIES = {
@@ -60,6 +61,7 @@ FAMILIES = {
         "<s> $A </s>",
         "<s> $A </s> </s> $B </s>",
         "<unk>",
+        positions_after_padding=True,
     ),
     "xlm-roberta": Family(
         "unigram",
@@ -68,6 +70,7 @@ FAMILIES = {
         "<s> $A </s>",
         "<s> $A </s> </s> $B </s>",
         "<unk>",
+        positions_after_padding=True,
     ),
 }
 
@@ -138,7 +141,8 @@ def load(folder: str | Path) -> PreTrainedTokenizerFast:
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    positions = json.loads(Path(folder, "config.json").read_text())["max_position_embeddings"]
-    if tokenizer.model_max_length > positions:  # not said: some families count positions from after the padding id
-        tokenizer.model_max_length = positions - (tokenizer.pad_token_id or 0) - 1
+    config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
+    family = FAMILIES.get(config["model_type"])
+    skipped = tokenizer.pad_token_id + 1 if family and family.positions_after_padding else 0
+    tokenizer.model_max_length = min(tokenizer.model_max_length, config["max_position_embeddings"] - skipped)
     return tokenizer

@@ -44,10 +44,12 @@ class Stop:
     def reached(self, first: Step, now: Step, next_heads: int) -> bool:
         """Whether to end before pruning `next_heads` more."""
         pruned = first.heads_left - now.heads_left + next_heads
+        # Shares and drops are rounded: what equals the bound must not pass it by an ulp.
+        slack = 1e-9
         return (
             (self.heads is not None and pruned > self.heads)
-            or (self.fraction is not None and pruned > self.fraction * first.heads_left)
-            or (self.accuracy_drop is not None and first.accuracy - now.accuracy > self.accuracy_drop)
+            or (self.fraction is not None and pruned > self.fraction * first.heads_left + slack)
+            or (self.accuracy_drop is not None and first.accuracy - now.accuracy > self.accuracy_drop + slack)
         )
 
 

@@ -4,10 +4,8 @@ Lines are the mean over runs, bands span all runs. Run 0 uses the calibration ro
 are, further runs bootstrap resamples of them.
 """
 
-import pandas as pd
-
 from gnorm.figures.style import look, panels
-from gnorm.results import Results, curves
+from gnorm.results import Results, curves, over_runs
 
 NEEDS = ("tidy", "heads")
 
@@ -19,7 +17,7 @@ def draw(results: Results, settings: dict):
     for axis, (model, title) in zip(axes, results.models.items(), strict=True):
         heads = results.heads(model)["total"]
         for name, (label, colour, line, mark) in look(names).items():
-            runs = pd.concat(curves(tidy, model, name)).groupby("heads_pruned")["accuracy"]
+            runs = over_runs(curves(tidy, model, name), "heads_pruned")
             mean = runs.mean()
             every = max(1, len(mean) // 12)
             axis.plot(

@@ -4,10 +4,8 @@ A box spans the middle half of the random trials at its level, whiskers reach 1.
 dots are trials beyond. The curve is the mean over runs, its band spans them.
 """
 
-import pandas as pd
-
 from gnorm.figures.style import BLACK, ORANGE, look, panels
-from gnorm.results import Results, curves
+from gnorm.results import Results, curves, over_runs
 
 NEEDS = ("tidy", "heads")
 
@@ -20,6 +18,7 @@ def draw(results: Results, settings: dict):
     figure, axes = panels(len(results.models), settings["columns"])
     for axis, (model, title) in zip(axes, results.models.items(), strict=True):
         trials = tidy[(tidy["model"] == model) & tidy["strategy"].isin(names)]
+        count = trials.groupby(["strategy", "trial"]).ngroups
         levels = [(100 * level, group["accuracy"]) for level, group in trials.groupby("fraction_pruned")]
         if levels:
             width = 0.55 * 100 / max(1, len(levels) - 1)
@@ -35,14 +34,12 @@ def draw(results: Results, settings: dict):
                 capprops={"color": "#777777", "linewidth": 0.8},
                 flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#777777"},
             )
-        runs = pd.concat(curves(tidy, model, ranked)).groupby("fraction_pruned")["accuracy"]
+        runs = over_runs(curves(tidy, model, ranked), "fraction_pruned")
         x, mean = [100 * f for f in runs.mean().index], runs.mean()
         axis.plot(x, mean, color=colour, linestyle=line, marker=mark, markevery=max(1, len(x) // 12), ms=4, label=label)
         axis.fill_between(x, runs.min(), runs.max(), color=colour, alpha=0.2, linewidth=0)
         axis.axhline(mean.iloc[0], color=ORANGE, linestyle="--", lw=1.2, label="unpruned")
-        axis.plot(
-            [], [], "s", color="#dddddd", markeredgecolor="#777777", label=f"random ({trials['trial'].nunique()})"
-        )
+        axis.plot([], [], "s", color="#dddddd", markeredgecolor="#777777", label=f"random ({count})")
         axis.set(title=title, xlabel="pruned heads (%)", ylabel="accuracy", xlim=(-4, 104), ylim=(0, 1.03))
         axis.legend(loc="lower left", fontsize=8)
     return figure

@@ -3,9 +3,9 @@
 Eq. 9-17 of the paper: for each sentence the l2 norm of the gradient of ||F(X)|| with
 respect to the head's rows of W_Q, W_K and W_V, averaged over sentences, multiplied.
 
-No weight gradient is ever formed. For a sentence with projection inputs X (T x d) and
+No weight gradient is asked of autograd. For a sentence with projection inputs X (T x d) and
 output gradients G_h (T x w) the block's gradient is G_h^T X, whose squared norm is
-sum(G_h * (X X^T G_h)). One forward and one backward of the sum of all sentences'
+sum(G_h * (X X^T G_h)); the form with fewer products is taken. One forward and one backward of the sum of all sentences'
 objectives gives every sentence's G, because sentences do not interact.
 
 The authors' notebooks instead take one gradient a batch, of the norm of all its logits, and
