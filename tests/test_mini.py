@@ -37,7 +37,7 @@ def bag_of_words(folder: Path) -> float:
 
     x, y = counts(texts[train]), torch.tensor(rows["label"][train].to_numpy())
     weights = torch.zeros(x.shape[1], int(y.max()) + 1, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss():
         optimizer.zero_grad()
