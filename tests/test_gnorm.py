@@ -58,21 +58,28 @@ def test_both_forms_of_the_norm(length, width):
     """Short sentences go through the Gram matrix, long ones directly."""
     torch.manual_seed(0)
     x = torch.randn(2, length, width, dtype=torch.float64)
-    g = torch.randn(2, length, 3, width, dtype=torch.float64)
+    g = torch.randn(3, 2, length, width, dtype=torch.float64)
     found = gnorm._squared_norms(x, g, width // 4)
     for b in range(2):
         for part in range(3):
             for head in range(4):
-                own = g[b, :, part, head * width // 4 : (head + 1) * width // 4]
+                own = g[part, b, :, head * width // 4 : (head + 1) * width // 4]
                 assert found[b, part, head].item() == pytest.approx((own.T @ x[b]).pow(2).sum().item(), rel=1e-12)
 
 
-def test_tiny_norms_do_not_underflow_in_float32():
-    x, g = torch.randn(1, 5, 8), torch.randn(1, 5, 3, 8) * 1e-25
-    found = gnorm._squared_norms(x, g, 4)
-    expected = gnorm._squared_norms(x.double(), g.double(), 4)
-    assert (found > 0).all()
-    assert torch.allclose(found, expected, rtol=1e-4, atol=0)
+@pytest.mark.parametrize("length", [5, 40])
+def test_tiny_norms_do_not_underflow_in_float32(tiny, length):
+    """A head whose gradients are near 1e-24, so that their squares are below what float32 holds."""
+    tiny.rows = [{**tiny.rows[0], "text": " ".join(tiny.rows[0]["text"].split() * 9)[: 4 * length]}]
+    block, width = tiny.heads.blocks[0], tiny.heads.width
+    tiny.model.get_submodule(block.value).weight[:width] *= 1e-12
+    tiny.model.get_submodule(block.value).bias[:width] *= 1e-12
+    tiny.model.get_submodule(block.output).weight[:, :width] *= 1e-12
+    (batch,) = tiny.batches(1)
+    exact, _ = gnorm.squared_block_norms(tiny.model, tiny.heads, batch, "logit_norm")
+    assert 0 < exact[0, 0, 0, 0] < 1e-44
+    found, _ = gnorm.squared_block_norms(tiny.model.float(), tiny.heads, batch, "logit_norm")
+    assert torch.allclose(found[exact > 0], exact[exact > 0], rtol=1e-2, atol=0)
 
 
 def test_a_repeated_row_counts_as_often_as_its_weight(make_tiny):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
+
+from gnorm import UserError
+from gnorm.logs import log
 
 if TYPE_CHECKING:  # importing transformers takes seconds, and some rules only need the type
     from transformers import PreTrainedTokenizerBase
 
 
-@dataclass(frozen=True)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity, so that a batch can be a key
 class Batch:
     inputs: dict[str, torch.Tensor]
     labels: torch.Tensor
@@ -32,13 +39,37 @@ class Batch:
         """1 for tokens, 0 for padding."""
         return self.inputs["attention_mask"]
 
+    @property
+    def tokens(self) -> int:
+        """Padding included."""
+        return self.mask.numel()
 
-def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict]) -> list[dict]:
+    def halves(self) -> list[Batch]:
+        """Its first and second half, each cut to its own longest row."""
+        middle = -(-len(self.labels) // 2)
+        return [self._part(slice(middle)), self._part(slice(middle, None))]
+
+    def _part(self, rows: slice) -> Batch:
+        used = self.mask[rows].any(0).nonzero().flatten()
+        columns = slice(int(used[0]), int(used[-1]) + 1)  # padding may be on either side
+        return Batch(
+            inputs={name: value[rows, columns] for name, value in self.inputs.items()},
+            labels=self.labels[rows],
+            positions=self.positions[rows],
+            weights=self.weights[rows],
+        )
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], what: str = "rows") -> list[dict]:
     """Token ids of each row, cut to what the model can read."""
-    encoded = []
+    encoded, cut = [], 0
     for row in rows:
-        pair = (row["pair"],) if row["pair"] is not None else ()
-        encoded.append(dict(tokenizer(row["text"], *pair, truncation=True)))
+        texts = (row["text"],) if row["pair"] is None else (row["text"], row["pair"])
+        encoded.append(dict(tokenizer(*texts, truncation=True)))
+        if len(encoded[-1]["input_ids"]) >= tokenizer.model_max_length:  # full: was it longer?
+            cut += len(tokenizer(*texts, verbose=False)["input_ids"]) > tokenizer.model_max_length
+    if cut:
+        log.warning("%s: %d of %d are longer than %d tokens and are cut", what, cut, len(rows), tokenizer.model_max_length)
     return encoded
 
 
@@ -47,12 +78,13 @@ def make(
     rows: Sequence[dict],
     tokens: int,
     weights: Sequence[int] | None = None,
+    what: str = "rows",
 ) -> list[Batch]:
     """Batches of `rows`, shortest rows first, each of at most `tokens` tokens with padding.
 
     A row longer than the budget gets a batch of its own; a row of weight 0 is left out.
     """
-    encoded = encode(tokenizer, rows)
+    encoded = encode(tokenizer, rows, what)
     order = sorted(range(len(rows)), key=lambda i: (len(encoded[i]["input_ids"]), i))
     weights = [1] * len(rows) if weights is None else weights
     used = [i for i in order if weights[i]]
@@ -60,9 +92,9 @@ def make(
     return [_batch(tokenizer, rows, encoded, chosen, weights) for chosen in cuts]
 
 
-def in_order(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], size: int) -> list[Batch]:
+def in_order(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], size: int, what: str = "rows") -> list[Batch]:
     """Batches of `size` rows as they come, whatever their length."""
-    encoded, weights = encode(tokenizer, rows), [1] * len(rows)
+    encoded, weights = encode(tokenizer, rows, what), [1] * len(rows)
     cuts = [list(range(first, min(first + size, len(rows)))) for first in range(0, len(rows), size)]
     return [_batch(tokenizer, rows, encoded, chosen, weights) for chosen in cuts]
 
@@ -85,3 +117,41 @@ def _cut(order: list[int], lengths: list[int], tokens: int) -> Iterator[list[int
         chosen.append(i)
     if chosen:
         yield chosen
+
+
+def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tuple[Batch, Result]]:
+    """Every batch with what `work` makes of it.
+
+    Where memory runs out the token budget is halved: the batch, and those after it that are over the
+    new budget, are cut in two, and stay so in `batches`.
+    """
+    budget, i = None, 0
+    while i < len(batches):
+        batch = batches[i]
+        if budget is None or batch.tokens <= budget or len(batch.labels) == 1:
+            try:
+                result = work(batch)
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                if len(batch.labels) == 1:
+                    raise UserError(f"a single row of {batch.tokens} tokens does not fit into memory") from error
+            else:
+                yield batch, result
+                i += 1
+                continue
+            # Out here the failed attempt's tensors are let go.
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            budget = batch.tokens // 2
+            log.warning("out of memory with %d tokens: the budget is halved to %d", batch.tokens, budget)
+        batches[i : i + 1] = batch.halves()
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory ran out, on a GPU or on the CPU."""
+    said = ("can't allocate memory", "bad_alloc", "ALLOC_FAILED", "out of memory")
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in said)
+    )

@@ -15,18 +15,25 @@ divide the summed norms by the number of rows: `granularity: batch` does that.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from gnorm.batches import Batch, in_order, make
+from gnorm import UserError
+from gnorm.batches import Batch, each, in_order, make, out_of_memory
 from gnorm.heads import HeadMap
 from gnorm.rows import NO_CLASS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+# Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
+# anywhere from 1e-28 to 1e10. A power of two rounds nothing.
+SCALE = 2.0**30
 
 
 def batches(
@@ -40,31 +47,44 @@ def batches(
 ) -> list[Batch]:
     """By length within the token budget; for `granularity: batch` in dataset order, `batch_rows` each."""
     if granularity == "sentence":
-        return make(tokenizer, rows, tokens, weights)
-    return in_order(
-        tokenizer, [row for row, weight in zip(rows, weights, strict=True) for _ in range(weight)], batch_rows
-    )
+        return make(tokenizer, rows, tokens, weights, "calibration rows")
+    counted = [i for i, weight in enumerate(weights) for _ in range(weight)]
+    made = in_order(tokenizer, [rows[i] for i in counted], batch_rows, "calibration rows")
+    return [replace(batch, positions=torch.tensor(counted)[batch.positions]) for batch in made]
 
 
 def score(
     model: nn.Module,
     heads: HeadMap,
-    batches: Iterable[Batch],
+    batches: list[Batch],
     objective: str = "logit_norm",
     granularity: str = "sentence",
+    precision: str = "float32",
+    seen: Callable[[Batch, torch.Tensor], None] | None = None,
     **_others,
 ) -> torch.Tensor:
     norms = torch.zeros(3, *heads.shape, dtype=torch.float64)
     rows = 0.0
-    for batch in batches:
-        batch = batch.to(model.device)
+
+    def work(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        try:
+            return squared_block_norms(model, heads, batch.to(model.device), objective, granularity, precision)
+        except RuntimeError as error:
+            if granularity == "batch" and out_of_memory(error):  # its batches are part of the definition
+                size = len(batch.labels)
+                message = f"{size} rows do not fit into memory: lower scores.gnorm.batch_rows, or granularity: sentence"
+                raise UserError(message) from error
+            raise
+
+    for batch, (squared, logits) in each(batches, work):
         weights = batch.weights
         if objective == "task_loss":  # a row without a class has no loss
             weights = weights * (batch.labels != NO_CLASS)
-        squared = squared_block_norms(model, heads, batch, objective, granularity)
         counted = weights if granularity == "sentence" else weights.new_ones(1)
-        norms += torch.einsum("b,bplh->plh", counted, squared.sqrt()).cpu()
+        norms += torch.einsum("b,bplh->plh", counted, squared.sqrt().cpu())
         rows += weights.sum().item()
+        if seen and precision == "float32":  # accuracy is never measured with rounded weights
+            seen(batch, logits)
     result = (norms / rows).prod(0)
     if not torch.isfinite(result).all():
         layer, head = (~torch.isfinite(result)).nonzero()[0].tolist()
@@ -73,53 +93,75 @@ def score(
 
 
 def squared_block_norms(
-    model: nn.Module, heads: HeadMap, batch: Batch, objective: str, granularity: str = "sentence"
-) -> torch.Tensor:
-    """Squared gradient norms, sentences x (Q, K, V) x slots, in float64; pruned slots are 0.
+    model: nn.Module,
+    heads: HeadMap,
+    batch: Batch,
+    objective: str,
+    granularity: str = "sentence",
+    precision: str = "float32",
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Squared gradient norms, sentences x (Q, K, V) x slots, in float64, and the logits; pruned slots are 0.
 
-    With `granularity: batch` the batch counts as one long sentence.
+    With `granularity: batch` the batch counts as one long sentence. A block's norms are taken during the
+    backward pass, as soon as its last gradient is there; only tied layers wait for each other.
     """
-    inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
-    outputs: dict[int, list[torch.Tensor]] = defaultdict(list)  # Q, K, V of each run of the block
-    kept = heads.kept(model)
-    handles = []
-    for row, block in enumerate(heads.blocks):
-        if not kept[row].any():
-            continue
-        for name in block.projections:
-
-            def record(_module, args, output, row=row, first=name == block.query):
-                if not output.requires_grad:  # the graph starts at the lowest projections
-                    output.requires_grad_()
-                if first:
-                    inputs[row].append(args[0].detach())
-                outputs[row].append(output)
-                return output
-
-            handles.append(model.get_submodule(name).register_forward_hook(record))
     whole = granularity == "batch"
-    count = 1 if whole else len(batch.labels)
-    squared = torch.zeros(count, 3, *heads.shape, dtype=torch.float64, device=model.device)
-    if not handles:
-        return squared
+    kept = heads.kept(model)
+    real = batch.mask.unsqueeze(-1).to(torch.float32 if precision == "bfloat16" else model.dtype)
+    squared = torch.zeros(
+        1 if whole else len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device
+    )
+    inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
+    gradients: dict[int, dict[tuple[int, int], torch.Tensor]] = defaultdict(dict)  # (part, run) of each block
+    lowest: list[torch.Tensor] = []
+
+    def reduce(row: int) -> None:
+        runs, found = inputs.pop(row), gradients.pop(row)
+        # Layers that share a block add up before the norm: stacked along T they are one problem.
+        x = torch.cat([run * real for run in runs], dim=1) if len(runs) > 1 else runs[0] * real
+        parts = [[found[part, run] for run in range(len(runs))] for part in range(3)]
+        g = [torch.cat(of_runs, dim=1) if len(runs) > 1 else of_runs[0] for of_runs in parts]
+        if whole:
+            x, g = x.flatten(0, 1).unsqueeze(0), [part.flatten(0, 1).unsqueeze(0) for part in g]
+        squared[:, :, row, kept[row].to(squared.device)] = _squared_norms(x, g, heads.width)
+
+    def watch(row: int, part: int):
+        runs = count()
+
+        def record(_module, args, output):
+            run = next(runs)
+            if not output.requires_grad:  # the graph starts at the lowest projections
+                lowest.append(output.requires_grad_())
+            if part == 0:
+                inputs[row].append(args[0].detach())
+
+            def arrived(gradient):
+                gradients[row][part, run] = gradient
+                if len(gradients[row]) == 3 * len(heads.blocks[row].layers):
+                    reduce(row)
+
+            output.register_hook(arrived)
+
+        return record
+
+    handles = [
+        model.get_submodule(name).register_forward_hook(watch(row, part))
+        for row, block in enumerate(heads.blocks)
+        if kept[row].any()
+        for part, name in enumerate(block.projections)
+    ]
+    rounded = torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16")
     try:
-        with torch.enable_grad():
-            value = _objective(model(**batch.inputs).logits, batch.labels, objective, whole)
-            flat = [output for row in outputs for output in outputs[row]]
-            gradients = iter(torch.autograd.grad(value, flat))
+        with torch.enable_grad(), rounded:
+            logits = model(**batch.inputs).logits
+            if logits.dtype == torch.bfloat16:
+                logits = logits.float()
+            if handles:
+                torch.autograd.grad(SCALE * _objective(logits, batch.labels, objective, whole), lowest)
     finally:
         for handle in handles:
             handle.remove()
-    real = batch.mask.to(next(iter(inputs.values()))[0].dtype).unsqueeze(-1)
-    for row, runs in outputs.items():
-        taken = [next(gradients) * real for _ in runs]
-        # Layers that share a block add up before the norm: stacked along T they are one problem.
-        stacked = torch.stack([torch.cat(taken[part::3], dim=1) for part in range(3)], dim=2)
-        x = torch.cat([x * real for x in inputs[row]], dim=1)
-        if whole:
-            x, stacked = x.flatten(0, 1).unsqueeze(0), stacked.flatten(0, 1).unsqueeze(0)
-        squared[:, :, row, kept[row].to(squared.device)] = _squared_norms(x, stacked, heads.width)
-    return squared
+    return squared / SCALE**2, logits.detach()
 
 
 def _objective(logits: torch.Tensor, labels: torch.Tensor, objective: str, whole: bool) -> torch.Tensor:
@@ -128,19 +170,19 @@ def _objective(logits: torch.Tensor, labels: torch.Tensor, objective: str, whole
     return nn.functional.cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="sum")
 
 
-def _squared_norms(x: torch.Tensor, g: torch.Tensor, width: int) -> torch.Tensor:
-    """||g_h^T x||^2 of each sentence, part and head; x is B x T x d, g is B x T x 3 x (H*width)."""
+def _squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], width: int) -> torch.Tensor:
+    """||g_h^T x||^2 of each sentence, part and head; x is B x T x d, each part of g is B x T x (H*width)."""
     rows, length, size = x.shape
-    g = g.view(rows, length, -1, width)
-    # Norms as small as 1e-25 would underflow when squared in float32: scale each block to 1.
-    scale = g.abs().amax(dim=(1, 3), keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
-    g = g / scale
-    columns = g.shape[2] * width
-    if length * (size + columns) < size * columns:  # fewer products through the Gram matrix
-        product = (x @ x.transpose(1, 2)) @ g.flatten(2)
-        squared = (g.flatten(2) * product).view_as(g).sum(dim=(1, 3), dtype=torch.float64)
-    else:
-        direct = g.flatten(2).transpose(1, 2) @ x
-        squared = direct.view(rows, -1, width, size).pow(2).sum(dim=(2, 3), dtype=torch.float64)
-    squared = squared.clamp_min(0) * scale[:, 0, :, 0].double().pow(2)
-    return squared.view(rows, 3, -1)
+    columns = sum(part.shape[-1] for part in g)
+    gram = length * (size + columns) < size * columns  # which form takes fewer products
+    between = x @ x.transpose(1, 2) if gram else None
+    squared = []
+    for part in g:
+        part = part.to(x.dtype)
+        if gram:
+            terms = (part * (between @ part)).view(rows, length, -1, width)
+            squared.append(terms.sum(dim=(1, 3), dtype=torch.float64).clamp_min(0))
+        else:
+            direct = (part.transpose(1, 2) @ x).view(rows, -1, width, size)
+            squared.append(direct.square_().sum(dim=(2, 3), dtype=torch.float64))
+    return torch.stack(squared, dim=1)
