@@ -63,7 +63,7 @@ rule find_solution:
         "../envs/torch.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
+        mem_mb=JOBS["memory_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
         tokens=JOBS["batch_tokens"],

@@ -61,7 +61,7 @@ rule make_checkpoint:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=4000,
+        mem_mb=JOBS["memory_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
         checkpoint=setting("checkpoint"),

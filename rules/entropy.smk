@@ -24,7 +24,7 @@ rule entropy_shard:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=4000,
+        mem_mb=JOBS["memory_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],

@@ -36,7 +36,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
         threads: JOBS["threads"]
         resources:
             gpu=1,
-            mem_mb=4000,
+            mem_mb=JOBS["memory_mb"],
             reuse_mb=1000,
         params:
             dataset_folder=subpath(input.rows, parent=True),
@@ -66,7 +66,7 @@ rule random_pruning:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=4000,
+        mem_mb=JOBS["memory_mb"],
         reuse_mb=1000,
     params:
         dataset_folder=subpath(input.rows, parent=True),
@@ -112,7 +112,7 @@ rule gradient_change:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=4000,
+        mem_mb=JOBS["memory_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
         threads=JOBS["threads"],

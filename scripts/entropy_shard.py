@@ -6,21 +6,22 @@ from gnorm import batches, checkpoints
 from gnorm.files import save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import progress, start
+from gnorm.memory import token_budget
 from gnorm.rows import read
 from gnorm.scores.entropy import VARIANTS, of_rows
 
 
-def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, output, mean_file):
+def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, memory_mb, output, mean_file):
     model, tokenizer = checkpoints.load(checkpoint, attention="eager")
     heads = head_map(model)
     rows = read(dataset_folder, "entropy")[first : last + 1]
-    made = batches.make(tokenizer, rows, tokens)
+    made = batches.make(tokenizer, rows, token_budget(tokens, model, heads, memory_mb), what="entropy rows")
     shape = (heads.layers, heads.heads)
     ranked = torch.zeros(len(rows), *shape, dtype=torch.float64)
     sums = {v: torch.zeros(shape, dtype=torch.float64) for v in VARIANTS}
     nan, inf = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
-    for batch in progress(made, "batch", len(made)):
-        found = of_rows(model, heads, batch, epsilon)
+    work = batches.each(made, lambda batch: of_rows(model, heads, batch, epsilon))
+    for batch, found in progress(work, "batch", len(made)):
         ranked[batch.positions] = found.values[variant].cpu()
         for v in VARIANTS:
             sums[v] += found.values[v].sum(0).cpu()
@@ -57,6 +58,7 @@ if __name__ == "__main__":
         snakemake.params.epsilon,
         snakemake.params.variant,
         snakemake.params.tokens,
+        snakemake.resources.mem_mb,
         snakemake.output.shard,
         snakemake.output.mean,
     )

@@ -10,17 +10,19 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import atomic, write_json
 from gnorm.heads import head_map
 from gnorm.logs import log, start
+from gnorm.memory import token_budget
 from gnorm.rows import read
 
 
-def accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens):
+def accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens, memory_mb):
     """Where a whole trajectory ends; measured if this one ended early."""
     if trajectory["heads_left"].iloc[-1] == 0:
         return float(trajectory["accuracy"].iloc[-1])
     model, tokenizer = checkpoints.load(checkpoint, on="cpu")
     heads = head_map(model)
     surgery.prune(model, heads, heads.kept(model).nonzero().tolist())
-    made = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
+    tokens = token_budget(tokens, model, heads, memory_mb)
+    made = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
     return Evaluation(made, heads).accuracy(model).value
 
 
@@ -51,6 +53,7 @@ def main(
     checkpoint,
     trajectory_file,
     tokens,
+    memory_mb,
     strategy,
     tolerance,
     fixed,
@@ -59,7 +62,7 @@ def main(
     parameters_file,
 ):
     trajectory = pd.read_csv(trajectory_file)
-    all_pruned = accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens)
+    all_pruned = accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens, memory_mb)
     step, chosen = pick(trajectory, all_pruned, tolerance, fixed)
     order = trajectory.loc[1:step, ["layer", "head"]].astype(int).values.tolist()
     model, _ = checkpoints.load(checkpoint, on="cpu")  # it only counts parameters
@@ -107,6 +110,7 @@ if __name__ == "__main__":
         snakemake.input.checkpoint,
         snakemake.input.trajectory,
         snakemake.params.tokens,
+        snakemake.resources.mem_mb,
         snakemake.params.strategy,
         snakemake.params.tolerance,
         snakemake.params.fixed,

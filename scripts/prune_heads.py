@@ -1,6 +1,7 @@
 """Prune a model head by head by one strategy, for one or more runs."""
 
 import copy
+import inspect
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,36 +13,99 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import atomic, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
+from gnorm.memory import token_budget
+from gnorm.ranks import kendall_tau
 from gnorm.rows import read, resample
-from gnorm.trajectory import Stop, follow
+from gnorm.trajectory import Stop, choose, follow
 
 
-def scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens):
-    """The strategy's score as a function of the model, on the rows of this run."""
-    criterion = scores.load(strategy["score"])
-    weights = resample(len(rows), run, seed)
-    if shards:  # entropy once, of rows that the shards have already
-        fixed = criterion.from_shards(heads, shards, weights)
-        return lambda model: fixed
-    settings = strategy["settings"]
-    if callable(getattr(criterion, "batches", None)):
-        made = criterion.batches(tokenizer, rows, weights, tokens, **settings)
-    else:
-        made = batches.make(tokenizer, rows, tokens, weights)
-    return lambda model: criterion.score(model, heads, made, **settings)
+class Scorer:
+    """The strategy's score as a function of the model, on the rows of one run."""
+
+    def __init__(self, strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens):
+        self.criterion = scores.load(strategy["score"])
+        self.strategy, self.settings, self.heads, self.rows = strategy, strategy["settings"], heads, rows
+        self.fixed, self.shared = None, {}
+        weights = resample(len(rows), run, seed)
+        if shards:  # entropy once, of rows that the shards have already
+            self.fixed = self.criterion.from_shards(heads, shards, weights)
+        elif callable(getattr(self.criterion, "batches", None)):
+            self.batches = self.criterion.batches(tokenizer, rows, weights, tokens, **self.settings)
+        else:
+            self.batches = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
+        # Rows that are evaluated too, with their positions there: scoring predicts their classes.
+        sees = "seen" in inspect.signature(self.criterion.score).parameters
+        if sees and strategy["rescore"] != "never" and self.settings.get("precision", "float32") == "float32":
+            scored = {row["row"] for row, weight in zip(rows, weights, strict=True) if weight}
+            self.shared = {row["row"]: i for i, row in enumerate(evaluated) if row["row"] in scored}
+
+    def __call__(self, model):
+        if self.fixed is not None:
+            return self.fixed, {}
+        known = {}
+
+        def seen(batch, logits):
+            for position, predicted in zip(batch.positions.tolist(), logits.argmax(-1).tolist(), strict=True):
+                if (row := self.rows[position]["row"]) in self.shared:
+                    known[self.shared[row]] = predicted
+
+        settings = {**self.settings, "seen": seen} if self.shared else self.settings
+        return self.criterion.score(model, self.heads, self.batches, **settings), known
+
+    def report_precision(self, model):
+        """What rounding does to the order of heads, in the log."""
+        rounded, exact = (
+            self.criterion.score(model, self.heads, self.batches, **{**self.settings, "precision": precision})
+            for precision in (self.settings["precision"], "float32")
+        )
+        kept, end = self.heads.kept(model), self.strategy["prune"]
+        log.warning(
+            "scores in %s: Kendall's tau with float32 is %.4f over %d heads, first head %s",
+            self.settings["precision"],
+            kendall_tau(rounded[kept].tolist(), exact[kept].tolist()),
+            int(kept.sum()),
+            "the same" if choose(rounded, kept, end) == choose(exact, kept, end) else "another",
+        )
 
 
-def main(dataset_folder, checkpoint, shards, strategy, seed, stop, tokens, reuse_mb, trajectory_files, score_files):
+def evaluation_batches(tokenizer, rows, score, tokens):
+    """Rows that scoring predicts have batches of their own, so that these can be left out."""
+    shared = [int(row["row"] in score.shared) for row in rows]
+    return [
+        batch
+        for chosen in (shared, [1 - s for s in shared])
+        for batch in batches.make(tokenizer, rows, tokens, chosen, "evaluation rows")
+    ]
+
+
+def main(
+    dataset_folder,
+    checkpoint,
+    shards,
+    strategy,
+    seed,
+    stop,
+    tokens,
+    memory_mb,
+    reuse_mb,
+    trajectory_files,
+    score_files,
+):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     log.info("on %s", unpruned.device)
-    evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
+    tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    evaluated = read(dataset_folder, "evaluation")
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
     for trajectory_file, score_file in zip(trajectory_files, score_files, strict=True):
         run = int(Path(trajectory_file).stem.removeprefix("run"))
         model = copy.deepcopy(unpruned)
-        evaluation = Evaluation(evaluated, heads, reuse_mb)
-        score = scorer(strategy, heads, tokenizer, rows, shards, run, seed, tokens)
+        score = Scorer(strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens)
+        if strategy["settings"].get("precision", "float32") != "float32":
+            score.report_precision(model)
+        if score.shared:
+            log.info("run %d: scoring also evaluates %d of %d rows", run, len(score.shared), len(evaluated))
+        evaluation = Evaluation(evaluation_batches(tokenizer, evaluated, score, tokens), heads, reuse_mb)
         followed = follow(model, heads, evaluation, score, strategy["prune"], strategy["rescore"], Stop(**stop))
         slots = heads.shape[0] * heads.shape[1]
         steps, taken = [], []
@@ -73,6 +137,7 @@ if __name__ == "__main__":
         snakemake.params.seed,
         snakemake.params.stop,
         snakemake.params.tokens,
+        snakemake.resources.mem_mb,
         snakemake.resources.reuse_mb,
         snakemake.output.trajectories,
         snakemake.output.scores,

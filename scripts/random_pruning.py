@@ -10,6 +10,7 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
+from gnorm.memory import token_budget
 from gnorm.rows import read
 from gnorm.scores.random import order
 from gnorm.trajectory import replay
@@ -22,10 +23,11 @@ def counts(slots, levels):
     return [round(i * slots / (levels - 1)) for i in range(levels)]
 
 
-def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, reuse_mb, output):
+def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, memory_mb, reuse_mb, output):
     unpruned, tokenizer = checkpoints.load(checkpoint)
-    evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens)
     heads = head_map(unpruned)
+    tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
     rows = []
@@ -62,6 +64,7 @@ if __name__ == "__main__":
         snakemake.params.levels,
         snakemake.params.seed,
         snakemake.params.tokens,
+        snakemake.resources.mem_mb,
         snakemake.resources.reuse_mb,
         snakemake.output[0],
     )

@@ -2,11 +2,13 @@
 
 import copy
 
+import prune_heads
 import pytest
 import torch
 
 from gnorm import surgery
 from gnorm.evaluate import Evaluation
+from gnorm.ranks import kendall_tau
 from gnorm.rows import resample
 from gnorm.scores import gnorm
 from gnorm.trajectory import Stop, choose, follow, replay
@@ -19,7 +21,7 @@ def run(tiny, memory_mb=0, **options):
 
     def score(current):
         taken.append(tiny.heads.left(current))
-        return gnorm.score(current, tiny.heads, calibration)
+        return gnorm.score(current, tiny.heads, calibration), {}
 
     tiny.rows = [row for row in tiny.rows if row["label"] >= 0]
     evaluation = Evaluation(tiny.batches(20), tiny.heads, memory_mb)
@@ -141,3 +143,106 @@ def test_a_trajectory_with_reuse_is_the_same(make_tiny):
 def test_tied_layers_are_never_reused(make_tiny):
     tiny = make_tiny("albert")
     assert Evaluation(tiny.batches(4), tiny.heads, 1000).kept_layers == ()
+
+
+def settings(score="gnorm", rescore="every_step", **own):
+    return {"score": score, "prune": "lowest", "rescore": rescore, "settings": own}
+
+
+def trajectory(tiny, strategy, rows, evaluated, run_number=0, memory_mb=0):
+    """A trajectory as the rule makes it, and how many rows each forward pass had."""
+    model, passes = copy.deepcopy(tiny.model), []
+    score = prune_heads.Scorer(strategy, tiny.heads, tiny.tokenizer, rows, evaluated, [], run_number, 1, 200)
+    evaluation = Evaluation(
+        prune_heads.evaluation_batches(tiny.tokenizer, evaluated, score, 200), tiny.heads, memory_mb
+    )
+    model.register_forward_pre_hook(lambda _m, _a, k: passes.append(len(k["input_ids"])), with_kwargs=True)
+    return list(follow(model, tiny.heads, evaluation, score, "lowest", strategy["rescore"])), passes
+
+
+def numbers(steps):
+    return [(s.layer, s.head, s.score, s.correct, s.evaluated) for s, _ in steps]
+
+
+@pytest.mark.parametrize("granularity", ["sentence", "batch"])
+@pytest.mark.parametrize("run_number", [0, 1])
+def test_scoring_evaluates_the_rows_it_shares(make_tiny, granularity, run_number, monkeypatch):
+    tiny = make_tiny("bert")
+    rows = [row for row in tiny.rows if row["label"] >= 0][:12]
+    strategy = settings(granularity=granularity, batch_rows=5)
+    shared, passes = trajectory(tiny, strategy, rows, rows, run_number, memory_mb=100)
+    drawn = len({i for i, weight in enumerate(resample(12, run_number, 1)) if weight})
+    scored = 12 if granularity == "batch" else drawn
+    assert sum(passes) == 12 * scored + 12 * (12 - drawn) + 12  # 12 scorings, 12 + 1 evaluations of the rest
+    original = prune_heads.Scorer.__init__
+
+    def unshared(self, *arguments):
+        original(self, *arguments)
+        self.shared = {}
+
+    monkeypatch.setattr(prune_heads.Scorer, "__init__", unshared)
+    alone, more = trajectory(tiny, strategy, rows, rows, run_number)
+    assert sum(more) == 12 * scored + 13 * 12
+    assert numbers(shared) == numbers(alone)
+
+
+def test_rows_are_shared_by_name_not_by_place(make_tiny):
+    """Evaluation rows in another order, some of them scored, between rescorings and with entropy too."""
+    tiny = make_tiny("bert")
+    rows = [row for row in tiny.rows if row["label"] >= 0][:12]
+    tiny.model.config._attn_implementation = "eager"
+    for strategy in (settings(), settings(rescore=3), settings("entropy", rescore=2)):
+        found, _ = trajectory(tiny, strategy, rows[:8], rows[4:][::-1], memory_mb=100)
+        model = copy.deepcopy(tiny.model)
+        for step, _ in found:
+            if step.layer is not None:
+                surgery.prune(model, tiny.heads, [(step.layer, step.head)])
+            right = sum(
+                int(model(**tiny.tokenizer(row["text"], return_tensors="pt")).logits.argmax() == row["label"])
+                for row in rows[4:]
+            )
+            assert (step.correct, step.evaluated) == (right, 8)
+
+
+def test_a_score_taken_once_does_not_evaluate(make_tiny):
+    tiny = make_tiny("bert")
+    rows = [row for row in tiny.rows if row["label"] >= 0][:6]
+    score = prune_heads.Scorer(settings(rescore="never"), tiny.heads, tiny.tokenizer, rows, rows, [], 0, 1, 200)
+    assert score.shared == {}
+
+
+def test_no_score_is_taken_that_no_step_uses(make_tiny):
+    _, taken = run(make_tiny("bert"), stop=Stop(heads=4))
+    assert taken == [12, 11, 10, 9]
+    _, taken = run(make_tiny("albert"), stop=Stop(fraction=0.5))
+    assert taken == [12, 9]
+
+
+def test_bfloat16_is_announced_and_accuracy_stays_in_float32(make_tiny, caplog):
+    tiny = make_tiny("roberta", layers=4)
+    tiny.model.float()
+    rows = [row for row in tiny.rows if row["label"] >= 0][:16]
+    kinds = set()
+    hook = tiny.model.get_submodule(tiny.heads.blocks[2].query).register_forward_hook(
+        lambda _m, _a, out: kinds.add(out.dtype)
+    )
+    strategy = settings(precision="bfloat16")
+    score = prune_heads.Scorer(strategy, tiny.heads, tiny.tokenizer, rows, rows, [], 0, 1, 200)
+    assert score.shared == {}
+    rounded, known = score(tiny.model)
+    assert kinds == {torch.bfloat16} and not known
+    exact = gnorm.score(tiny.model, tiny.heads, score.batches)
+    hook.remove()
+    assert not torch.equal(rounded, exact)
+    assert torch.allclose(rounded, exact, rtol=0.3)
+    score.report_precision(tiny.model)
+    tau = kendall_tau(rounded.flatten().tolist(), exact.flatten().tolist())
+    assert 0.8 < tau <= 1
+    assert f"scores in bfloat16: Kendall's tau with float32 is {tau:.4f} over 16 heads" in caplog.text
+
+
+def test_kendall_tau():
+    assert kendall_tau([1, 2, 3], [10, 20, 30]) == 1 and kendall_tau([1, 2, 3], [3, 2, 1]) == -1
+    assert kendall_tau([1, 2, 3], [1, 3, 2]) == pytest.approx(1 / 3)
+    assert kendall_tau([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 3)
+    assert kendall_tau([1e-200, 2e-200], [3e-200, 4e-200]) == 1 and kendall_tau([1], [1]) == 1

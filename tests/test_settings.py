@@ -31,7 +31,7 @@ def test_defaults_are_filled_in():
         "score": "gnorm",
         "prune": "lowest",
         "rescore": "every_step",
-        "settings": {"objective": "logit_norm", "granularity": "sentence", "batch_rows": 32},
+        "settings": {"objective": "logit_norm", "granularity": "sentence", "batch_rows": 32, "precision": "float32"},
     }
     assert found["models"]["BERT"]["rows"]["entropy"] == "same" and found["jobs"]["threads"] == 1
 

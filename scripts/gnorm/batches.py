@@ -69,7 +69,9 @@ def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], what: str =
         if len(encoded[-1]["input_ids"]) >= tokenizer.model_max_length:  # full: was it longer?
             cut += len(tokenizer(*texts, verbose=False)["input_ids"]) > tokenizer.model_max_length
     if cut:
-        log.warning("%s: %d of %d are longer than %d tokens and are cut", what, cut, len(rows), tokenizer.model_max_length)
+        log.warning(
+            "%s: %d of %d are longer than %d tokens and are cut", what, cut, len(rows), tokenizer.model_max_length
+        )
     return encoded
 
 
@@ -84,11 +86,11 @@ def make(
 
     A row longer than the budget gets a batch of its own; a row of weight 0 is left out.
     """
-    encoded = encode(tokenizer, rows, what)
-    order = sorted(range(len(rows)), key=lambda i: (len(encoded[i]["input_ids"]), i))
     weights = [1] * len(rows) if weights is None else weights
-    used = [i for i in order if weights[i]]
-    cuts = _cut(used, [len(e["input_ids"]) for e in encoded], tokens)
+    used = [i for i, weight in enumerate(weights) if weight]
+    encoded = dict(zip(used, encode(tokenizer, [rows[i] for i in used], what), strict=True))
+    lengths = {i: len(encoded[i]["input_ids"]) for i in used}
+    cuts = _cut(sorted(used, key=lambda i: (lengths[i], i)), lengths, tokens)
     return [_batch(tokenizer, rows, encoded, chosen, weights) for chosen in cuts]
 
 
@@ -108,7 +110,7 @@ def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) 
     )
 
 
-def _cut(order: list[int], lengths: list[int], tokens: int) -> Iterator[list[int]]:
+def _cut(order: list[int], lengths: dict[int, int], tokens: int) -> Iterator[list[int]]:
     chosen: list[int] = []
     for i in order:
         if chosen and lengths[i] * (len(chosen) + 1) > tokens:
@@ -135,7 +137,8 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
                 if not out_of_memory(error):
                     raise
                 if len(batch.labels) == 1:
-                    raise UserError(f"a single row of {batch.tokens} tokens does not fit into memory") from error
+                    message = f"a single row of {batch.tokens} tokens does not fit into memory ({error})"
+                    raise UserError(message) from error
             else:
                 yield batch, result
                 i += 1
@@ -151,7 +154,15 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
 
 def out_of_memory(error: Exception) -> bool:
     """Whether an error says that memory ran out, on a GPU or on the CPU."""
-    said = ("can't allocate memory", "bad_alloc", "ALLOC_FAILED", "out of memory")
+    # The last two are what oneDNN says of it.
+    said = (
+        "can't allocate memory",
+        "bad_alloc",
+        "ALLOC_FAILED",
+        "out of memory",
+        "create a primitive",
+        "create a memory",
+    )
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
         isinstance(error, RuntimeError) and any(words in str(error) for words in said)
     )

@@ -34,7 +34,14 @@ def load(
         folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
     )
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
     return model.to(on or device()).eval().requires_grad_(False), tokenizer
+
+
+def positions(model: nn.Module) -> int:
+    """How many tokens the model can place; a table with a padding index starts after it."""
+    tables = [m for name, m in model.named_modules() if name.endswith("position_embeddings")]
+    return min(table.num_embeddings - (-1 if table.padding_idx is None else table.padding_idx) - 1 for table in tables)
 
 
 def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:

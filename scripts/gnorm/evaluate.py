@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
+from gnorm.batches import Batch, each
 from gnorm.heads import HeadMap
 from gnorm.logs import log
 
@@ -31,17 +32,18 @@ class Evaluation:
     fit into `memory_mb`: all of them, or every second, third, ... Rows must have a class.
     """
 
-    def __init__(self, batches: Sequence[Batch], heads: HeadMap, memory_mb: int = 0):
+    def __init__(self, batches: list[Batch], heads: HeadMap, memory_mb: int = 0):
         self.batches, self.heads = batches, heads
         self.kept_layers = self._affordable(memory_mb)
-        self.stored: list[dict[int, torch.Tensor]] = [{} for _ in batches]  # layer -> its output, for each batch
+        # For each batch its layers' outputs, those from the lowest changed layer up being out of date.
+        self.stored: WeakKeyDictionary[Batch, dict[int, torch.Tensor]] = WeakKeyDictionary()
 
     def _affordable(self, memory_mb: int) -> tuple[int, ...]:
         """Layers whose outputs are kept; none if layers share weights, as pruning changes them all."""
         inner = range(self.heads.layers - 1)
         if not memory_mb or self.heads.shape[0] != self.heads.layers or not inner:
             return ()
-        tokens = sum(batch.mask.numel() for batch in self.batches)
+        tokens = sum(batch.tokens for batch in self.batches)
         each = tokens * self.heads.hidden * 4 / 2**20  # float32
         every = -(-len(inner) * each // memory_mb)
         chosen = tuple(layer for layer in inner if (layer + 1) % every == 0)
@@ -50,23 +52,35 @@ class Evaluation:
         )
         return chosen
 
-    def accuracy(self, model: nn.Module, changed: int = 0) -> Accuracy:
-        """Accuracy now; `changed` is the lowest layer that has changed since the last call."""
+    def accuracy(self, model: nn.Module, changed: int = 0, known: Mapping[int, int] | None = None) -> Accuracy:
+        """Accuracy now; `changed` is the lowest layer that has changed since the last call.
+
+        `known` has the classes already predicted by this very model, by the row's position; a batch
+        of such rows is not run.
+        """
+        known = known or {}
+        for stored in self.stored.values():
+            for layer in [layer for layer in stored if layer >= changed]:
+                del stored[layer]
+
+        def predict(batch: Batch) -> list[int]:
+            positions = batch.positions.tolist()
+            if all(position in known for position in positions):
+                return [known[position] for position in positions]
+            with self._reused(model, self.stored.setdefault(batch, {})):
+                return model(**batch.to(model.device).inputs).logits.argmax(-1).tolist()
+
         correct = evaluated = 0
         with torch.inference_mode():
-            for batch, stored in zip(self.batches, self.stored, strict=True):
-                batch = batch.to(model.device)
-                with self._reused(model, stored, changed):
-                    predicted = model(**batch.inputs).logits.argmax(-1)
-                correct += (predicted == batch.labels).sum().item()
-                evaluated += len(batch.labels)
+            for batch, predicted in each(self.batches, predict):
+                correct += sum(p == label for p, label in zip(predicted, batch.labels.tolist(), strict=True))
+                evaluated += len(predicted)
         return Accuracy(correct, evaluated)
 
     @contextmanager
-    def _reused(self, model: nn.Module, stored: dict[int, torch.Tensor], changed: int) -> Iterator[None]:
-        """Skip the layers up to the last one kept below `changed`; keep what the others give."""
-        below = [layer for layer in stored if layer < changed]
-        last = max(below, default=-1)
+    def _reused(self, model: nn.Module, stored: dict[int, torch.Tensor]) -> Iterator[None]:
+        """Skip the layers up to the last one whose output is kept; keep what the others give."""
+        last = max(stored, default=-1)
         layers = [model.get_submodule(name) for name in self.heads.layer_names] if self.kept_layers else []
         for layer in range(last + 1):
             # Only the last one's output is read; those below pass on what they are given.

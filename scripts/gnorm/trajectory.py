@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,8 @@ from gnorm.evaluate import Accuracy, Evaluation
 from gnorm.heads import HeadMap
 from gnorm.surgery import Slot
 
-Scorer = Callable[[nn.Module], torch.Tensor]
+# Scores of the model's heads, and the classes predicted on the way (see `Evaluation.accuracy`).
+Scorer = Callable[[nn.Module], tuple[torch.Tensor, Mapping[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,16 @@ class Stop:
     fraction: float | None = None  # ... or this share of them
     accuracy_drop: float | None = None  # once accuracy has fallen by more than this
 
-    def reached(self, first: Step, now: Step, next_heads: int) -> bool:
-        """Whether to end before pruning `next_heads` more."""
-        pruned = first.heads_left - now.heads_left + next_heads
-        # Shares and drops are rounded: what equals the bound must not pass it by an ulp.
-        slack = 1e-9
-        return (
-            (self.heads is not None and pruned > self.heads)
-            or (self.fraction is not None and pruned > self.fraction * first.heads_left + slack)
-            or (self.accuracy_drop is not None and first.accuracy - now.accuracy > self.accuracy_drop + slack)
+    # Shares and drops are rounded: what equals the bound must not pass it by an ulp.
+    def enough(self, pruned: int, total: int) -> bool:
+        """Whether `pruned` heads of `total` would be too many."""
+        return (self.heads is not None and pruned > self.heads) or (
+            self.fraction is not None and pruned > self.fraction * total + 1e-9
         )
+
+    def fallen(self, drop: float) -> bool:
+        """Whether accuracy has fallen by more than it may."""
+        return self.accuracy_drop is not None and drop > self.accuracy_drop + 1e-9
 
 
 def choose(score: torch.Tensor, kept: torch.Tensor, prune: str) -> Slot:
@@ -74,46 +75,42 @@ def follow(
     """Prune `model` head by head; each step comes with the scores if they were taken anew."""
     stop = stop or Stop()
     every = {"every_step": 1, "never": None}.get(rescore, rescore)
-    began = time.monotonic()
-    first = now = record(model, heads, evaluation, 0, None, None, began)
-    yield now, None
-    scores = None
-    while heads.kept(model).any():
+    least = min(len(block.layers) for block in heads.blocks)  # heads that any step prunes
+    first = slot = scores = value = fresh = None
+    step = 0
+    while True:
         began = time.monotonic()
-        fresh = scores is None or (every is not None and now.step % every == 0)
-        if fresh:
-            scores = score(model)
-        slot = choose(scores, heads.kept(model), prune)
-        if stop.reached(first, now, len(heads.blocks[slot[0]].layers)):
+        if slot:
+            surgery.prune(model, heads, [slot])
+        # Scored before it is evaluated: a scoring pass that meets evaluation rows predicts their classes.
+        due = scores is None or (every is not None and step % every == 0)
+        pruned = heads.total - heads.left(model)
+        taken, known = None, {}
+        if due and heads.kept(model).any() and not stop.enough(pruned + least, heads.total):
+            taken, known = score(model)
+        changed = min(heads.blocks[slot[0]].layers) if slot else 0
+        measured = evaluation.accuracy(model, changed, known)
+        now = Step(
+            step=step,
+            layer=slot[0] if slot else None,
+            head=slot[1] if slot else None,
+            score=value,
+            accuracy=measured.value,
+            correct=measured.correct,
+            evaluated=measured.evaluated,
+            heads_left=heads.left(model),
+            parameters=sum(p.numel() for p in model.parameters()),
+            seconds=round(time.monotonic() - began, 4),
+        )
+        yield now, fresh
+        first, fresh = first or now, taken
+        scores = scores if taken is None else taken
+        if scores is None or not heads.kept(model).any() or stop.fallen(first.accuracy - now.accuracy):
             return
-        surgery.prune(model, heads, [slot])
-        now = record(model, heads, evaluation, now.step + 1, slot, scores[slot].item(), began)
-        yield now, scores.clone() if fresh else None
-
-
-def record(
-    model: nn.Module,
-    heads: HeadMap,
-    evaluation: Evaluation,
-    step: int,
-    slot: Slot | None,
-    score: float | None,
-    began: float,
-) -> Step:
-    changed = min(heads.blocks[slot[0]].layers) if slot else 0
-    measured = evaluation.accuracy(model, changed)
-    return Step(
-        step=step,
-        layer=slot[0] if slot else None,
-        head=slot[1] if slot else None,
-        score=score,
-        accuracy=measured.value,
-        correct=measured.correct,
-        evaluated=measured.evaluated,
-        heads_left=heads.left(model),
-        parameters=sum(p.numel() for p in model.parameters()),
-        seconds=round(time.monotonic() - began, 4),
-    )
+        slot = choose(scores, heads.kept(model), prune)
+        if stop.enough(pruned + len(heads.blocks[slot[0]].layers), heads.total):
+            return
+        value, step = scores[slot].item(), step + 1
 
 
 def replay(

@@ -3,6 +3,8 @@
 `score(model, heads, batches, **settings)` returns a float64 tensor of slots (rows x
 heads), zero for pruned slots. Settings are those of `scores:` in the configuration. A module
 that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
+A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has
+seen need no evaluation of their own.
 """
 
 from __future__ import annotations

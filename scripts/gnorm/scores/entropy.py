@@ -7,14 +7,14 @@ A = -sum a log a, B = -sum a log(a + eps), C = -sum (a + eps) log(a + eps).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
+from gnorm.batches import Batch, each
 from gnorm.files import load_tensors
 from gnorm.heads import HeadMap
 
@@ -28,6 +28,7 @@ class RowEntropies:
     values: dict[str, torch.Tensor]  # A with the limit 0 log 0 = 0, B, C
     nan: torch.Tensor  # query positions at which A, computed as written, is NaN
     inf: torch.Tensor  # ... and at which it is infinite
+    logits: torch.Tensor
 
 
 def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> RowEntropies:
@@ -68,20 +69,27 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
         handles.append(model.get_submodule(block.attention).register_forward_hook(reduce))
     try:
         with torch.no_grad():
-            model(**batch.inputs, output_attentions=True)
+            logits = model(**batch.inputs, output_attentions=True).logits
     finally:
         for handle in handles:
             handle.remove()
-    return RowEntropies(values, nan, inf)
+    return RowEntropies(values, nan, inf, logits)
 
 
 def score(
-    model: nn.Module, heads: HeadMap, batches: Iterable[Batch], epsilon: float = 1e-7, variant: str = "C"
+    model: nn.Module,
+    heads: HeadMap,
+    batches: list[Batch],
+    epsilon: float = 1e-7,
+    variant: str = "C",
+    seen: Callable[[Batch, torch.Tensor], None] | None = None,
 ) -> torch.Tensor:
     total, rows = torch.zeros(heads.layers, heads.heads, dtype=torch.float64), 0.0
-    for batch in batches:
-        total += torch.einsum("b,blh->lh", batch.weights, of_rows(model, heads, batch, epsilon).values[variant].cpu())
+    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, epsilon)):
+        total += torch.einsum("b,blh->lh", batch.weights, found.values[variant].cpu())
         rows += batch.weights.sum().item()
+        if seen:
+            seen(batch, found.logits)
     return heads.to_slots(total / rows)
 
 

@@ -108,9 +108,7 @@ def squared_block_norms(
     whole = granularity == "batch"
     kept = heads.kept(model)
     real = batch.mask.unsqueeze(-1).to(torch.float32 if precision == "bfloat16" else model.dtype)
-    squared = torch.zeros(
-        1 if whole else len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device
-    )
+    squared = torch.zeros(1 if whole else len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device)
     inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
     gradients: dict[int, dict[tuple[int, int], torch.Tensor]] = defaultdict(dict)  # (part, run) of each block
     lowest: list[torch.Tensor] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random as _random
-from collections.abc import Iterable
 
 import torch
 from torch import nn
@@ -12,7 +11,7 @@ from gnorm.batches import Batch
 from gnorm.heads import HeadMap
 
 
-def score(model: nn.Module, heads: HeadMap, batches: Iterable[Batch], seed: int = 0) -> torch.Tensor:
+def score(model: nn.Module, heads: HeadMap, batches: list[Batch], seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(heads.shape, generator=generator, dtype=torch.float64) * heads.kept(model)
 
