@@ -5,7 +5,7 @@ CORES ?= $(shell nproc)
 # One job at a time on a GPU; without one, as many jobs as there are cores.
 GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORES))
 
-.PHONY: help env demo test test-quick lint format clean
+.PHONY: help env demo bench test test-quick lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -23,6 +23,10 @@ env: .venv/.complete ## make the pinned environment in .venv
 demo: env ## run the suite mini and show what came out
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
 	@$(BIN)/python scripts/show_results.py results/mini figures/mini
+
+bench: env ## speed and memory beside the naive procedures; 15 minutes on 2 cores, alone on the machine
+	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
+	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
 test: env ## all tests; minutes, most of them for the suite mini unless `make demo` ran before
 	$(BIN)/python -m pytest -q

@@ -18,6 +18,7 @@ include: "rules/prune.smk"
 include: "rules/aggregate.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
+include: "rules/bench.smk"
 
 
 rule all:

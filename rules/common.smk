@@ -24,6 +24,12 @@ RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score
 FIGURES = SETTINGS["figures"]["draw"]
 TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
+BENCH = {
+    "shapes": ["BERT", "ALBERT", "RoBERTa", "XLM-RoBERTa", "MiniLM"],
+    "repeats": 3,
+    "rounds": 5,  # of the engine against its floor, which are near each other
+    "evaluated": 256,
+}
 TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
 
 
@@ -224,4 +230,5 @@ wildcard_constraints:
     group=r"\d+group|concated",
     first=r"\d+",
     last=r"\d+",
+    shape="|".join(BENCH["shapes"]),
     total="|".join({str(entropy_rows(model)) for model in MODELS}),

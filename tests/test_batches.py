@@ -59,10 +59,8 @@ def test_out_of_memory_halves_the_budget_and_changes_nothing(make_tiny, measure,
 
 def test_later_batches_are_cut_without_failing_first(make_tiny, caplog):
     tiny = make_tiny("bert")
-    made = tiny.batches(60, tokens=tiny.batches(60, tokens=100_000)[0].tokens // 2)
-    sizes = [batch.tokens for batch in made]
-    assert len(sizes) >= 2
-    too_large(tiny.model, int(0.7 * min(sizes)))
+    made = [batches.make(tiny.tokenizer, rows, 100_000)[0] for rows in (tiny.rows[:30], tiny.rows[30:])]
+    too_large(tiny.model, int(0.7 * min(batch.tokens for batch in made)))
     score(tiny, made)
     assert caplog.text.count("halved") == 1
 
@@ -121,6 +119,28 @@ def test_memory_that_really_runs_out(tmp_path):
     made = subprocess.run([sys.executable, "-c", REAL, str(log)], cwd=ROOT, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr[-3000:]
     assert "out of memory with" in log.read_text()
+
+
+def test_cuts_cost_the_least():
+    """Against all ways to cut a few rows."""
+    random, tokens = torch.Generator().manual_seed(0), 60
+    for _ in range(20):
+        lengths = dict(enumerate(sorted(torch.randint(2, 70, (9,), generator=random).tolist())))
+        found = batches._cut(list(range(9)), lengths, tokens)
+        assert [i for part in found for i in part] == list(range(9))
+
+        def cost(parts, lengths=lengths):
+            return sum(max(lengths[i] for i in part) * len(part) + tokens / 32 for part in parts)
+
+        def fits(parts, lengths=lengths):
+            return all(len(part) == 1 or max(lengths[i] for i in part) * len(part) <= tokens for part in parts)
+
+        ways = []
+        for bits in range(2**8):
+            ends = [i + 1 for i in range(8) if bits >> i & 1] + [9]
+            ways.append([list(range(a, b)) for a, b in zip([0, *ends], ends, strict=False)])
+        assert fits(found)
+        assert cost(found) == pytest.approx(min(cost(parts) for parts in ways if fits(parts)))
 
 
 def test_halves_hold_the_rows_without_needless_padding(make_tiny):

@@ -110,15 +110,26 @@ def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) 
     )
 
 
-def _cut(order: list[int], lengths: dict[int, int], tokens: int) -> Iterator[list[int]]:
-    chosen: list[int] = []
-    for i in order:
-        if chosen and lengths[i] * (len(chosen) + 1) > tokens:
-            yield chosen
-            chosen = []
-        chosen.append(i)
-    if chosen:
-        yield chosen
+def _cut(order: list[int], lengths: dict[int, int], tokens: int) -> list[list[int]]:
+    """Consecutive parts of `order`, shortest rows first, with the least to compute in all.
+
+    A part costs its tokens, padding included, and to start it as much as a 32nd of the budget.
+    """
+    best, cut = [0.0], [0]  # for the first n rows: least cost, and where their last part begins
+    for end in range(1, len(order) + 1):
+        longest, options = lengths[order[end - 1]], []
+        for first in range(end - 1, -1, -1):
+            if first < end - 1 and longest * (end - first) > tokens:
+                break
+            options.append((best[first] + longest * (end - first) + tokens / 32, first))
+        cost, first = min(options)
+        best.append(cost)
+        cut.append(first)
+    parts, end = [], len(order)
+    while end:
+        parts.append(order[cut[end] : end])
+        end = cut[end]
+    return parts[::-1]
 
 
 def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tuple[Batch, Result]]:

@@ -1,4 +1,4 @@
-"""Which modules of this package a script or module imports, read off the source without running it."""
+"""Which of this project's modules a script or module imports, read off the source without running it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
+PACKAGES = {path.name: path for path in (PACKAGE, PACKAGE.parents[1] / "benchmarks")}
 
 
 def module_file(name: str) -> Path | None:
-    """The source of `gnorm...`, or None for what is not a module of this package."""
+    """The source of `gnorm...`, or None for what is not a module of this project."""
     parts = name.split(".")
-    if parts[0] != PACKAGE.name:
+    if parts[0] not in PACKAGES:
         return None
-    base = PACKAGE.joinpath(*parts[1:])
+    base = PACKAGES[parts[0]].joinpath(*parts[1:])
     for path in (base / "__init__.py", base.with_suffix(".py")):
         if path.exists():
             return path
@@ -33,7 +34,7 @@ def direct(source: Path) -> set[Path]:
 
 
 def closure(*sources: Path) -> list[Path]:
-    """Every module of the package that `sources` import, directly or not, themselves left out."""
+    """Every module of the project that `sources` import, directly or not, themselves left out."""
     found: set[Path] = set()
     todo = list(sources)
     while todo:

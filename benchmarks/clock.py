@@ -1,0 +1,71 @@
+"""Seconds and peak memory of a piece of work."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import torch
+
+M_MMAP_THRESHOLD = -3  # malloc.h
+
+
+def machine() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    return f"{torch.get_num_threads()} threads of {name}"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def peak_mb(work: Callable[[], object], every: float = 0.002) -> float:
+    """The most memory that `work` takes beyond what was there, on the GPU if there is one.
+
+    On the CPU it makes later allocations slower: measure time first.
+    """
+    gc.collect()
+    if torch.cuda.is_available():
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        work()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    if sys.platform == "linux":  # glibc: a tensor's memory goes back to the system when the tensor goes
+        library = ctypes.CDLL(None)
+        library.mallopt(M_MMAP_THRESHOLD, 64 * 2**10)
+        library.malloc_trim(0)
+    process = psutil.Process()
+    before = peak = process.memory_info().rss
+    done = threading.Event()
+
+    def sample():
+        nonlocal peak
+        while not done.wait(every):
+            peak = max(peak, process.memory_info().rss)
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        work()
+    finally:
+        done.set()
+        sampler.join()
+    return (peak - before) / 2**20

@@ -1,0 +1,85 @@
+"""Models of the paper's exact shapes, randomly initialised, and rows of realistic lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from gnorm.checkpoints import device
+from gnorm.heads import HeadMap, head_map
+
+
+@dataclass(frozen=True)
+class Shape:
+    family: str
+    layers: int
+    heads: int
+    width: int
+    vocabulary: int
+    positions: int
+    classes: int
+    length: float  # mean tokens of a row, special tokens included: an assumption, the datasets are not read
+    batch: int  # rows of a batch in the authors' notebook
+    rows: int  # rows scored here in one step
+    passes: int  # passes over the rows that the notebook makes for one step
+
+
+SHAPES = {
+    "BERT": Shape("bert", 12, 12, 768, 21128, 512, 3, 20, 32, 16, 12),
+    "ALBERT": Shape("albert", 12, 12, 768, 30000, 512, 3, 32, 32, 32, 1),
+    "RoBERTa": Shape("roberta", 24, 16, 1024, 50265, 514, 2, 16, 4, 4, 24),
+    "XLM-RoBERTa": Shape("xlm-roberta", 12, 12, 768, 250002, 514, 20, 20, 8, 8, 12),
+    "MiniLM": Shape("bert", 6, 12, 384, 30522, 512, 2, 20, 32, 32, 6),
+}
+
+
+def build(shape: Shape, layers: int | None = None) -> tuple[torch.nn.Module, HeadMap]:
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        shape.family,
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.width,
+        num_hidden_layers=layers or shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=4 * shape.width,
+        max_position_embeddings=shape.positions,
+        num_labels=shape.classes,
+        pad_token_id=1 if "roberta" in shape.family else 0,
+        **({"embedding_size": 128} if shape.family == "albert" else {}),
+    )
+    model = AutoModelForSequenceClassification.from_config(config, attn_implementation="sdpa")
+    model = model.to(device()).eval().requires_grad_(False)
+    return model, head_map(model)
+
+
+def rows(shape: Shape, count: int, length: int | None = None) -> list[dict]:
+    """Rows of random token ids; lengths are log-normal around the shape's mean, or all the same."""
+    random = np.random.default_rng(0)
+    lengths = np.clip(random.lognormal(np.log(shape.length) - 0.1, 0.45, count).round(), 4, 200).astype(int)
+    if length:
+        lengths = np.full(count, length)
+    drawn = [random.integers(10, shape.vocabulary, n).tolist() for n in lengths]
+    return [{"row": i, "text": ids, "pair": None, "label": i % shape.classes} for i, ids in enumerate(drawn)]
+
+
+class Ids:
+    """A tokenizer for rows that are token ids already."""
+
+    model_max_length = 512
+
+    def __init__(self, shape: Shape):
+        self.padding = 1 if "roberta" in shape.family else 0
+
+    def __call__(self, ids: list[int], **_options) -> dict:
+        return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+
+    def pad(self, encoded: list[dict], return_tensors: str = "pt") -> dict[str, torch.Tensor]:
+        longest = max(len(e["input_ids"]) for e in encoded)
+        filled = {"input_ids": self.padding, "attention_mask": 0}
+        return {
+            name: torch.tensor([e[name] + [value] * (longest - len(e[name])) for e in encoded])
+            for name, value in filled.items()
+        }
