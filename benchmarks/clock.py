@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import psutil
@@ -18,13 +19,15 @@ M_MMAP_THRESHOLD = -3  # malloc.h
 
 
 def machine() -> str:
+    """What it runs on, and when."""
+    today = f"on {date.today().isoformat()}, torch {torch.__version__}"
     if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
+        return f"{torch.cuda.get_device_name()} {today}"
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    return f"{torch.get_num_threads()} threads of {name}"
+    return f"{torch.get_num_threads()} threads of {name} {today}"
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -31,12 +31,14 @@ def notebooks(model: nn.Module, heads: HeadMap, batches: list[Batch], passes: in
 
 def sentences(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> torch.Tensor:
     """The paper's equations as they stand: one pass a sentence, for the gradients of all layers' Q, K and V."""
-    weights = [model.get_submodule(name).weight.requires_grad_() for b in heads.blocks for name in b.projections]
+    kept = heads.kept(model)
+    parts = [(row, part) for row in range(len(heads.blocks)) if kept[row].any() for part in range(3)]
+    weights = [model.get_submodule(heads.blocks[row].projections[part]).weight.requires_grad_() for row, part in parts]
     total = torch.zeros(3, *heads.shape, dtype=torch.float64)
     for batch in batches:
         value = model(**batch.to(model.device).inputs).logits.norm()
-        for i, gradient in enumerate(torch.autograd.grad(value, weights)):
-            total[i % 3, i // 3] += _head_norms(gradient, heads.width)
+        for (row, part), gradient in zip(parts, torch.autograd.grad(value, weights), strict=True):
+            total[part, row, kept[row]] += _head_norms(gradient, heads.width)
     model.requires_grad_(False)
     return (total / len(batches)).prod(0)
 
@@ -58,7 +60,7 @@ def floor(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> None:
             handle.remove()
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def accuracy(model: nn.Module, batches: list[Batch]) -> float:
     """One sentence at a time."""
     right = [
@@ -67,7 +69,7 @@ def accuracy(model: nn.Module, batches: list[Batch]) -> float:
     return sum(right) / len(right)
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def entropy(model: nn.Module, heads: HeadMap, batches: list[Batch], epsilon: float = 1e-7) -> torch.Tensor:
     """Variant C, one sentence at a time, every layer's attention kept until the end of its pass."""
     total = torch.zeros(heads.layers, heads.heads, dtype=torch.float64)

@@ -67,6 +67,7 @@ rule find_solution:
     params:
         dataset_folder=subpath(input.rows, parent=True),
         tokens=JOBS["batch_tokens"],
+        memory_mb=MEMORY_MB,
         strategy=SETTINGS["solutions"]["strategy"],
         tolerance=SETTINGS["solutions"]["tolerance"],
         fixed=setting("solution"),

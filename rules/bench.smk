@@ -15,13 +15,12 @@ rule measure_shape:
         "results/bench/logs/measure_shape/{shape}.log",
     conda:
         "../envs/torch.yaml"
-    threads: workflow.cores
+    threads: lambda wildcards: workflow.cores
     resources:
         gpu=1,
         mem_mb=8000,
     params:
         repeats=BENCH["repeats"],
-        rounds=BENCH["rounds"],
         evaluated=BENCH["evaluated"],
     script:
         "../scripts/measure_shape.py"
@@ -36,7 +35,7 @@ rule measure_growth:
         "results/bench/logs/measure_growth.log",
     conda:
         "../envs/torch.yaml"
-    threads: workflow.cores
+    threads: lambda wildcards: workflow.cores
     resources:
         gpu=1,
         mem_mb=8000,
@@ -50,6 +49,7 @@ rule measure_suite:
     input:
         expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=MODELS),
         expand("results/{suite}/{model}/dataset/rows.parquet", suite=SUITE, model=MODELS),
+        expand("results/{suite}/{model}/dataset/splits.json", suite=SUITE, model=MODELS),
         code=code("measure_suite"),
     output:
         trajectory="results/bench/trajectory.csv",
@@ -59,7 +59,7 @@ rule measure_suite:
         "results/bench/logs/measure_suite.log",
     conda:
         "../envs/torch.yaml"
-    threads: workflow.cores
+    threads: lambda wildcards: workflow.cores
     resources:
         gpu=1,
         mem_mb=JOBS["memory_mb"],
@@ -68,6 +68,7 @@ rule measure_suite:
             (m, f"results/{SUITE}/{m}/checkpoint", f"results/{SUITE}/{m}/dataset") for m in MODELS
         ],
         tokens=JOBS["batch_tokens"],
+        memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
         repeats=BENCH["repeats"],
     script:

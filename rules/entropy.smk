@@ -30,6 +30,7 @@ rule entropy_shard:
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],
         variant=SETTINGS["scores"]["entropy"]["variant"],
         tokens=JOBS["batch_tokens"],
+        memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
     script:
         "../scripts/entropy_shard.py"

@@ -37,13 +37,14 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
         resources:
             gpu=1,
             mem_mb=JOBS["memory_mb"],
-            reuse_mb=1000,
+            reuse_mb=JOBS["reuse_mb"],
         params:
             dataset_folder=subpath(input.rows, parent=True),
             strategy=lambda wildcards: SETTINGS["strategies"][wildcards.strategy],
             seed=SETTINGS["seed"],
             stop=SETTINGS["stop"],
             tokens=JOBS["batch_tokens"],
+            memory_mb=MEMORY_MB,
             threads=JOBS["threads"],
         script:
             "../scripts/prune_heads.py"
@@ -67,12 +68,13 @@ rule random_pruning:
     resources:
         gpu=1,
         mem_mb=JOBS["memory_mb"],
-        reuse_mb=1000,
+        reuse_mb=JOBS["reuse_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
         levels=setting("random", "levels"),
         seed=SETTINGS["seed"],
         tokens=JOBS["batch_tokens"],
+        memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
     script:
         "../scripts/random_pruning.py"

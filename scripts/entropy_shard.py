@@ -58,7 +58,7 @@ if __name__ == "__main__":
         snakemake.params.epsilon,
         snakemake.params.variant,
         snakemake.params.tokens,
-        snakemake.resources.mem_mb,
+        snakemake.params.memory_mb,
         snakemake.output.shard,
         snakemake.output.mean,
     )

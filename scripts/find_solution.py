@@ -110,7 +110,7 @@ if __name__ == "__main__":
         snakemake.input.checkpoint,
         snakemake.input.trajectory,
         snakemake.params.tokens,
-        snakemake.resources.mem_mb,
+        snakemake.params.memory_mb,
         snakemake.params.strategy,
         snakemake.params.tolerance,
         snakemake.params.fixed,

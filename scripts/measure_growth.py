@@ -42,7 +42,7 @@ def main(repeats, output):
                     found.append({"what": what, "point": point, "repeat": repeat, "seconds": value})
         log.info("%s: %s", what, {point: f"{f['seconds']:.2f} s" for point, f in zip(points, found[-3:], strict=True)})
     with atomic(output) as temporary:
-        pd.DataFrame(found).to_csv(temporary, index=False)
+        pd.DataFrame(found).assign(machine=clock.machine()).to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":

@@ -12,99 +12,108 @@ from gnorm.batches import in_order, make
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
 from gnorm.logs import log, start
-from gnorm.memory import LARGEST
+from gnorm.memory import LARGEST, bytes_per_token
 from gnorm.scores import entropy, gnorm
 
-SAME_ENCODER = ("XLM-RoBERTa",)  # as BERT: its accuracy and entropy would cost the same minutes again
+FULL = 1024  # tokens with which a pass is as fast as it gets
 MEMORY_ROWS = (128, 256, 512)
 
 
-def step(model, heads, shape, tokenizer, tokens):
-    """Procedures of one greedy step's scoring, naive and not."""
+def real_tokens(made):
+    return int(sum(batch.mask.sum() for batch in made))
+
+
+class Notes:
+    """What was measured, one line a value."""
+
+    def __init__(self, shape):
+        self.shape, self.machine, self.lines = shape, clock.machine(), []
+
+    def add(self, section, procedure, value, repeat=0, unit="s"):
+        line = {"section": section, "shape": self.shape, "procedure": procedure, "repeat": repeat, "value": value}
+        self.lines.append({**line, "unit": unit, "machine": self.machine})
+
+    def compare(self, section, procedures, repeats):
+        """Each procedure by turns, so that a busy moment of the machine hits all of them."""
+        for repeat in range(repeats):
+            for procedure, work in procedures.items():
+                self.add(section, procedure, clock.seconds(work), repeat)
+        last = {line["procedure"]: round(line["value"], 3) for line in self.lines[-len(procedures) :]}
+        log.info("%s, seconds of the last round: %s", section, last)
+
+
+def step(notes, model, heads, shape, tokenizer, tokens, repeats):
+    """Scoring, against the naive procedures on a few rows, and against its floor on a full batch."""
     rows = shapes.rows(shape, shape.rows)
     one, fixed, made = (
         in_order(tokenizer, rows, 1),
         in_order(tokenizer, rows, shape.batch),
         make(tokenizer, rows, tokens),
     )
-    return {
+    full = make(tokenizer, shapes.rows(shape, round(FULL / shape.length)), tokens)
+    naive.notebooks(model, heads, fixed, 1)  # what is first allocates
+    gnorm.score(model, heads, full)
+    procedures = {
         "notebooks": lambda: naive.notebooks(model, heads, fixed, shape.passes),
-        "one pass": lambda: naive.notebooks(model, heads, fixed, 1),
         "sentences": lambda: naive.sentences(model, heads, one),
         "engine": lambda: gnorm.score(model, heads, made),
-        "floor": lambda: naive.floor(model, heads, made),
     }
+    notes.compare("step", procedures, repeats)
+    at_full = {
+        "engine": lambda: gnorm.score(model, heads, full),
+        "floor": lambda: naive.floor(model, heads, full),
+    }
+    notes.compare("full", at_full, repeats)
+    notes.add("tokens", "step", real_tokens(made), unit="tokens")
+    notes.add("tokens", "full", real_tokens(full), unit="tokens")
+    notes.add("tokens", "length", shape.length, unit="tokens")
+    notes.add("tokens", "budget", max(batch.tokens for batch in full), unit="tokens")
+    return {**at_full, "notebooks": lambda: naive.notebooks(model, heads, fixed, 1)}
 
 
-def main(name, repeats, rounds, evaluated, output):
+def evaluation(notes, model, heads, shape, tokenizer, tokens, repeats, evaluated):
+    """Accuracy and entropy, one sentence at a time and here."""
+    rows = shapes.rows(shape, evaluated)
+    one, made = in_order(tokenizer, rows, 1), make(tokenizer, rows, tokens)
+    accuracy = {
+        "one at a time": lambda: naive.accuracy(model, one),
+        "here": lambda: Evaluation(made, heads).accuracy(model),
+    }
+    entropies = {
+        "one at a time": lambda: naive.entropy(model, heads, one),
+        "here": lambda: entropy.score(model, heads, made),
+    }
+    naive.accuracy(model, one[:8])
+    notes.compare("accuracy", accuracy, repeats)
+    notes.compare("entropy", entropies, repeats)
+    notes.add("tokens", "accuracy", real_tokens(made), unit="tokens")
+
+
+def main(name, repeats, evaluated, output):
     shape = shapes.SHAPES[name]
     model, heads = shapes.build(shape)
     tokenizer, tokens = shapes.Ids(shape), LARGEST[model.device.type]
-    machine = clock.machine()
-    found = []
-
-    def note(section, procedure, value, repeat=0, unit="s"):
-        record = {"section": section, "shape": name, "procedure": procedure, "repeat": repeat, "value": value}
-        found.append({**record, "unit": unit, "machine": machine})
-
-    def compare(section, procedures, rounds):
-        """Each procedure `rounds` times, by turns, so that a busy moment of the machine hits all of them."""
-        for repeat in range(rounds):
-            for procedure, work in procedures.items():
-                note(section, procedure, clock.seconds(work), repeat)
-        last = {f["procedure"]: round(f["value"], 3) for f in found[-len(procedures) :]}
-        log.info("%s, seconds of the last round: %s", section, last)
-
-    procedures = step(model, heads, shape, tokenizer, tokens)
-    for procedure in ("sentences", "engine", "floor"):  # the first run allocates
-        procedures[procedure]()
-    compare("step", {p: procedures[p] for p in ("engine", "floor")}, rounds)
-    compare("against", {p: procedures[p] for p in ("notebooks", "sentences", "engine")}, repeats)
-
-    if name not in SAME_ENCODER:
-        rows = shapes.rows(shape, evaluated)
-        one, made = in_order(tokenizer, rows, 1), make(tokenizer, rows, tokens)
-        compare(
-            "accuracy",
-            {
-                "one at a time": lambda: naive.accuracy(model, one),
-                "here": lambda: Evaluation(made, heads).accuracy(model),
-            },
-            repeats,
-        )
-        model.config._attn_implementation = "eager"
-        compare(
-            "entropy",
-            {
-                "one at a time": lambda: naive.entropy(model, heads, one),
-                "here": lambda: entropy.score(model, heads, made),
-            },
-            repeats,
-        )
-    model.config._attn_implementation = "sdpa"
+    notes = Notes(name)
+    work = step(notes, model, heads, shape, tokenizer, tokens, repeats) if shape.passes else {}
+    if name not in shapes.SAME_ENCODER:
+        evaluation(notes, model, heads, shape, tokenizer, tokens, repeats, evaluated)
+    # Memory last: measuring it makes allocations slower.
     for repeat in range(repeats):
-        note("memory", "step", clock.peak_mb(procedures["engine"]), repeat, "MB")
-        note("memory", "notebooks", clock.peak_mb(procedures["one pass"]), repeat, "MB")
-    note("rows", "step", shape.rows, unit="rows")
-    note("memory", "model", sum(p.numel() * 4 for p in model.parameters()) / 2**20, unit="MB")
-    model.config._attn_implementation = "eager"
-    if name == "MiniLM":
+        for procedure, pass_ in work.items():
+            notes.add("memory", procedure, clock.peak_mb(pass_), repeat, "MB")
+    notes.add("memory", "model", sum(p.numel() * 4 for p in model.parameters()) / 2**20, unit="MB")
+    notes.add("memory", "estimate a token", bytes_per_token(model, heads) / 2**20, unit="MB")
+    if not shape.passes:
         for count in MEMORY_ROWS:  # all of one length, so that only their number grows
             many = make(tokenizer, shapes.rows(shape, count, round(shape.length)), tokens)
             for repeat in range(repeats):
                 used = clock.peak_mb(lambda many=many: entropy.score(model, heads, many))
-                note("entropy memory", f"{count} rows", used, repeat, "MB")
+                notes.add("entropy memory", f"{count} rows", used, repeat, "MB")
     with atomic(output) as temporary:
-        pd.DataFrame(found).to_csv(temporary, index=False)
+        pd.DataFrame(notes.lines).to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"bench {snakemake.wildcards.shape}")
     torch.set_num_threads(snakemake.threads)
-    main(
-        snakemake.wildcards.shape,
-        snakemake.params.repeats,
-        snakemake.params.rounds,
-        snakemake.params.evaluated,
-        snakemake.output[0],
-    )
+    main(snakemake.wildcards.shape, snakemake.params.repeats, snakemake.params.evaluated, snakemake.output[0])

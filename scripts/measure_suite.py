@@ -1,23 +1,24 @@
 """On a suite's own trained models: a whole trajectory step by step, and how exact the scores are."""
 
 import copy
+import random
 import sys
 import time
 from pathlib import Path
 
 import pandas as pd
 import torch
+from scipy.stats import kendalltau
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from benchmarks import clock, naive
+from benchmarks import clock, naive, shapes
 from gnorm import checkpoints
 from gnorm.batches import in_order, make
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
 from gnorm.heads import head_map
-from gnorm.logs import log, start
-from gnorm.memory import token_budget
-from gnorm.ranks import kendall_tau
+from gnorm.logs import start
+from gnorm.memory import LARGEST, token_budget
 from gnorm.rows import read
 from gnorm.scores import gnorm
 from gnorm.trajectory import follow, replay
@@ -25,16 +26,24 @@ from gnorm.trajectory import follow, replay
 REUSE_MB = 1000
 
 
-def trajectory(model, tokenizer, folder, tokens, repeats):
-    """Seconds of each greedy step; of all its evaluations again with and without reuse of layers."""
-    heads = head_map(model)
-    calibration = make(tokenizer, read(folder, "calibration"), tokens)
-    evaluated = make(tokenizer, read(folder, "evaluation"), tokens)
-    steps, reuse = [], []
+class Timed(Evaluation):
+    """Adds up the seconds of its evaluations."""
+
+    seconds = 0.0
+
+    def accuracy(self, *arguments, **options):
+        began = time.perf_counter()
+        found = super().accuracy(*arguments, **options)
+        self.seconds += time.perf_counter() - began
+        return found
+
+
+def trajectory(model, heads, calibration, evaluated, repeats):
+    """Seconds of each greedy step, and the order of heads."""
+    steps = []
     for repeat in range(repeats):
         evaluation = Evaluation(evaluated, heads, REUSE_MB)
-        current = copy.deepcopy(model)
-        followed = follow(current, heads, evaluation, lambda m: (gnorm.score(m, heads, calibration), {}))
+        followed = follow(copy.deepcopy(model), heads, evaluation, lambda m: (gnorm.score(m, heads, calibration), {}))
         last = time.perf_counter()
         order = []
         for step, _ in followed:
@@ -43,56 +52,67 @@ def trajectory(model, tokenizer, folder, tokens, repeats):
             last = now
             if step.layer is not None:
                 order.append((step.layer, step.head))
+    return pd.DataFrame(steps), order
+
+
+def reuse(model, heads, evaluated, order, repeats):
+    """Seconds of all evaluations along an order, with and without reuse of layers."""
+    found = []
+    for repeat in range(repeats):
         for name, memory in (("without reuse", 0), ("with reuse", REUSE_MB)):
-
-            def evaluate(memory=memory, order=order):
-                evaluation, levels = Evaluation(evaluated, heads, memory), range(len(order) + 1)
-                list(replay(copy.deepcopy(model), heads, evaluation, order, levels))
-
-            reuse.append({"repeat": repeat, "procedure": name, "seconds": clock.seconds(evaluate)})
-    return pd.DataFrame(steps), pd.DataFrame(reuse)
+            evaluation = Timed(evaluated, heads, memory)
+            for _ in replay(copy.deepcopy(model), heads, evaluation, order, range(len(order) + 1)):
+                pass
+            found.append({"repeat": repeat, "procedure": name, "seconds": evaluation.seconds})
+    return pd.DataFrame(found)
 
 
-def exactness(model, tokenizer, folder, tokens):
-    """Relative errors of the scores against float64, here and of the naive loop, and what bfloat16 does."""
-    rows = read(folder, "calibration")
+def exactness(model, heads, tokenizer, rows, tokens):
+    """Relative errors of the scores against the naive loop in float64, and what rounding does to the order."""
     one, made = in_order(tokenizer, rows, 1), make(tokenizer, rows, tokens)
-    heads = head_map(model)
     double = copy.deepcopy(model).double()
-    exact = gnorm.score(double, heads, made)
+    exact = naive.sentences(double, heads, one)
     scores = {
-        "float64, naive": naive.sentences(double, heads, one),
+        "float64, here": gnorm.score(double, heads, made),
         "float32, here": gnorm.score(model, heads, made),
         "float32, naive": naive.sentences(model, heads, one),
         "bfloat16, here": gnorm.score(model, heads, made, precision="bfloat16"),
     }
-    records = []
+    records, kept = [], heads.kept(model)
     for name, score in scores.items():
-        error = ((score - exact).abs() / exact).flatten()
-        tau = kendall_tau(score.flatten().tolist(), exact.flatten().tolist())
+        error = ((score - exact).abs() / exact)[kept]
+        tau = kendalltau(score[kept], exact[kept]).statistic
         records.append({"scores": name, "largest": error.max().item(), "median": error.median().item(), "kendall": tau})
     return records
 
 
 def main(models, tokens, memory_mb, repeats, trajectory_file, reuse_file, exactness_file):
-    """`models` has (name, checkpoint, dataset folder) of each."""
-    errors = []
+    """`models` has (name, checkpoint, dataset folder) of each; the first one is pruned."""
+    errors, saved, steps = [], [], None
     for name, checkpoint, folder in models:
         model, tokenizer = checkpoints.load(checkpoint)
-        budget = token_budget(tokens, model, head_map(model), memory_mb)
-        errors += [{"model": name, **record} for record in exactness(model, tokenizer, folder, budget)]
-    name, checkpoint, folder = models[0]
-    model, tokenizer = checkpoints.load(checkpoint)
-    budget = token_budget(tokens, model, head_map(model), memory_mb)
-    steps, reuse = trajectory(model, tokenizer, folder, budget, repeats)
-    log.info("%s: %.1f s a trajectory", name, steps["seconds"].sum() / repeats)
+        heads = head_map(model)
+        budget = token_budget(tokens, model, heads, memory_mb)
+        rows = read(folder, "calibration")
+        found = exactness(model, heads, tokenizer, rows, budget)
+        errors += [{"model": name, **record} for record in found]
+        if steps is None:
+            evaluated = make(tokenizer, read(folder, "evaluation"), budget)
+            steps, order = trajectory(model, heads, make(tokenizer, rows, budget), evaluated, repeats)
+            steps["model"] = f"{name} of the suite"
+            saved.append(reuse(model, heads, evaluated, order, repeats).assign(model=f"{name} of the suite"))
+    model, heads = shapes.build(shapes.NARROW)
+    evaluated = make(shapes.Ids(shapes.NARROW), shapes.rows(shapes.NARROW, 32), LARGEST[model.device.type])
+    slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.heads)]
+    found = reuse(model, heads, evaluated, random.Random(0).sample(slots, len(slots)), repeats)
+    saved.append(found.assign(model="12 layers, random order"))
     for table, path in (
-        (steps.assign(model=name), trajectory_file),
-        (reuse.assign(model=name), reuse_file),
+        (steps, trajectory_file),
+        (pd.concat(saved), reuse_file),
         (pd.DataFrame(errors), exactness_file),
     ):
         with atomic(path) as temporary:
-            table.to_csv(temporary, index=False)
+            table.assign(machine=clock.machine()).to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":
@@ -101,7 +121,7 @@ if __name__ == "__main__":
     main(
         snakemake.params.models,
         snakemake.params.tokens,
-        snakemake.resources.mem_mb,
+        snakemake.params.memory_mb,
         snakemake.params.repeats,
         snakemake.output.trajectory,
         snakemake.output.reuse,

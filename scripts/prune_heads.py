@@ -14,7 +14,6 @@ from gnorm.files import atomic, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
 from gnorm.memory import token_budget
-from gnorm.ranks import kendall_tau
 from gnorm.rows import read, resample
 from gnorm.trajectory import Stop, choose, follow
 
@@ -54,6 +53,8 @@ class Scorer:
 
     def report_precision(self, model):
         """What rounding does to the order of heads, in the log."""
+        from scipy.stats import kendalltau  # takes half a second to import
+
         rounded, exact = (
             self.criterion.score(model, self.heads, self.batches, **{**self.settings, "precision": precision})
             for precision in (self.settings["precision"], "float32")
@@ -62,7 +63,7 @@ class Scorer:
         log.warning(
             "scores in %s: Kendall's tau with float32 is %.4f over %d heads, first head %s",
             self.settings["precision"],
-            kendall_tau(rounded[kept].tolist(), exact[kept].tolist()),
+            kendalltau(rounded[kept], exact[kept]).statistic,
             int(kept.sum()),
             "the same" if choose(rounded, kept, end) == choose(exact, kept, end) else "another",
         )
@@ -97,6 +98,7 @@ def main(
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
     evaluated = read(dataset_folder, "evaluation")
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
+    start_from = None  # runs that evaluate the same batches start from the same unpruned model
     for trajectory_file, score_file in zip(trajectory_files, score_files, strict=True):
         run = int(Path(trajectory_file).stem.removeprefix("run"))
         model = copy.deepcopy(unpruned)
@@ -105,7 +107,12 @@ def main(
             score.report_precision(model)
         if score.shared:
             log.info("run %d: scoring also evaluates %d of %d rows", run, len(score.shared), len(evaluated))
-        evaluation = Evaluation(evaluation_batches(tokenizer, evaluated, score, tokens), heads, reuse_mb)
+        if score.shared or start_from is None:
+            made = evaluation_batches(tokenizer, evaluated, score, tokens)
+            start_from = Evaluation(made, heads, reuse_mb // 2 if len(score_files) > 1 else reuse_mb)
+            if not score.shared:
+                start_from.accuracy(model)
+        evaluation = start_from.copy()
         followed = follow(model, heads, evaluation, score, strategy["prune"], strategy["rescore"], Stop(**stop))
         slots = heads.shape[0] * heads.shape[1]
         steps, taken = [], []
@@ -137,7 +144,7 @@ if __name__ == "__main__":
         snakemake.params.seed,
         snakemake.params.stop,
         snakemake.params.tokens,
-        snakemake.resources.mem_mb,
+        snakemake.params.memory_mb,
         snakemake.resources.reuse_mb,
         snakemake.output.trajectories,
         snakemake.output.scores,

@@ -30,11 +30,13 @@ def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens
     evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
+    start_from = Evaluation(evaluated, heads, reuse_mb // 2)  # its outputs stay beside those of a trial
+    start_from.accuracy(unpruned)
     rows = []
     for trial in progress(range(first, last + 1), "trial", last - first + 1):
         drawn = order(slots, strategy, seed, trial)
-        model, evaluation = copy.deepcopy(unpruned), Evaluation(evaluated, heads, reuse_mb)
-        for _, measured in replay(model, heads, evaluation, drawn, wanted):
+        model = copy.deepcopy(unpruned)
+        for _, measured in replay(model, heads, start_from.copy(), drawn, wanted):
             rows.append(
                 {
                     "trial": trial,
@@ -64,7 +66,7 @@ if __name__ == "__main__":
         snakemake.params.levels,
         snakemake.params.seed,
         snakemake.params.tokens,
-        snakemake.resources.mem_mb,
+        snakemake.params.memory_mb,
         snakemake.resources.reuse_mb,
         snakemake.output[0],
     )

@@ -1,6 +1,7 @@
 """Attention entropy by hand, against loops, and through shards."""
 
 import math
+import weakref
 from types import SimpleNamespace
 
 import merge_entropy
@@ -77,14 +78,24 @@ def test_float32(tiny):
 
 
 def test_no_attention_is_kept(tiny):
+    """When a layer starts, the attention of those before it is gone."""
     eager(tiny)
-    seen = []
-    inner = tiny.model.get_submodule(tiny.heads.blocks[0].attention)
+    made, alive = [], []
     (batch,) = tiny.batches(3, tokens=10_000)
-    original = inner.forward
-    inner.forward = lambda *a, **k: (lambda out: (seen.append(out[1].numel()), out)[1])(original(*a, **k))
+    for block in tiny.heads.blocks:
+        inner = tiny.model.get_submodule(block.attention)
+
+        def watched(*arguments, original=inner.forward, **options):
+            alive.append(sum(reference() is not None for reference in made))
+            output = original(*arguments, **options)
+            made.append(weakref.ref(output[1]))
+            return output
+
+        inner.forward = watched
     entropy.of_rows(tiny.model, tiny.heads, batch, EPSILON)
-    assert seen and all(size > 0 for size in seen)
+    assert len(made) == tiny.heads.layers and alive == [0] * tiny.heads.layers
+    for block in tiny.heads.blocks:
+        del tiny.model.get_submodule(block.attention).forward
     with torch.no_grad():
         assert tiny.model(**batch.inputs, output_attentions=True).attentions[0].numel() > 0  # hooks are gone
 

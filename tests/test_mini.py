@@ -1,5 +1,6 @@
 """The finished suite mini: does the whole chain give sensible numbers?"""
 
+import copy
 import hashlib
 import json
 from pathlib import Path
@@ -9,7 +10,12 @@ import pytest
 import torch
 from conftest import ROOT, copy_workflow, snakemake
 
-from gnorm.rows import NO_CLASS
+from benchmarks import naive
+from gnorm import checkpoints, surgery
+from gnorm.batches import in_order, make
+from gnorm.heads import head_map
+from gnorm.rows import NO_CLASS, read
+from gnorm.scores import gnorm
 
 pytestmark = pytest.mark.mini
 MODELS = ("BERT", "ALBERT", "ROBERTA", "XLM_ROBERTA")
@@ -112,3 +118,27 @@ def test_the_report_holds_every_figure_and_table(mini):
     for name in ("headline", "areas", "solutions", "parameters", "random", "entropy"):
         assert f"{name}.html" in text
     assert str(ROOT) not in text
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("pruned", [False, True])
+def test_float32_scores_are_as_exact_as_the_naive_ones(mini, name, pruned):
+    """Errors against the naive loop in float64, on trained weights: here at most twice the naive loop's own."""
+    folder = mini / f"results/mini/{name}"
+    model, tokenizer = checkpoints.load(folder / "checkpoint")
+    heads = head_map(model)
+    if pruned:
+        order = pd.read_csv(folder / "trajectories/greedy_gnorm/run0.csv")[["layer", "head"]].dropna().astype(int)
+        surgery.prune(model, heads, order.values.tolist()[: len(order) // 2])
+    rows = read(folder / "dataset", "calibration")
+    one, made = in_order(tokenizer, rows, 1), make(tokenizer, rows, 2048)
+    double, kept = copy.deepcopy(model).double(), heads.kept(model)
+    exact = naive.sentences(double, heads, one)
+
+    def error(score):
+        return ((score - exact).abs() / exact)[kept].max().item()
+
+    assert error(gnorm.score(double, heads, made)) < 1e-9
+    own = error(naive.sentences(model, heads, one))
+    assert error(gnorm.score(model, heads, made)) <= 2 * own
+    assert error(gnorm.score(model, heads, list(one))) <= 2 * own

@@ -5,10 +5,10 @@ import copy
 import prune_heads
 import pytest
 import torch
+from scipy.stats import kendalltau
 
 from gnorm import surgery
 from gnorm.evaluate import Evaluation
-from gnorm.ranks import kendall_tau
 from gnorm.rows import resample
 from gnorm.scores import gnorm
 from gnorm.trajectory import Stop, choose, follow, replay
@@ -218,7 +218,7 @@ def test_no_score_is_taken_that_no_step_uses(make_tiny):
     assert taken == [12, 9]
 
 
-def test_bfloat16_is_announced_and_accuracy_stays_in_float32(make_tiny, caplog):
+def test_bfloat16_is_announced_and_accuracy_stays_in_float32(make_tiny, caplog, monkeypatch):
     tiny = make_tiny("roberta", layers=4)
     tiny.model.float()
     rows = [row for row in tiny.rows if row["label"] >= 0][:16]
@@ -226,23 +226,45 @@ def test_bfloat16_is_announced_and_accuracy_stays_in_float32(make_tiny, caplog):
     hook = tiny.model.get_submodule(tiny.heads.blocks[2].query).register_forward_hook(
         lambda _m, _a, out: kinds.add(out.dtype)
     )
+    norms = []
+    original = gnorm._squared_norms
+
+    def spy(x, g, width):
+        norms.append((x.dtype, torch.is_autocast_enabled("cpu")))
+        return original(x, g, width)
+
+    monkeypatch.setattr(gnorm, "_squared_norms", spy)
     strategy = settings(precision="bfloat16")
     score = prune_heads.Scorer(strategy, tiny.heads, tiny.tokenizer, rows, rows, [], 0, 1, 200)
     assert score.shared == {}
     rounded, known = score(tiny.model)
     assert kinds == {torch.bfloat16} and not known
+    assert norms and set(norms) == {(torch.float32, False)}  # accumulated in full
     exact = gnorm.score(tiny.model, tiny.heads, score.batches)
     hook.remove()
     assert not torch.equal(rounded, exact)
     assert torch.allclose(rounded, exact, rtol=0.3)
     score.report_precision(tiny.model)
-    tau = kendall_tau(rounded.flatten().tolist(), exact.flatten().tolist())
+    tau = kendalltau(rounded.flatten(), exact.flatten()).statistic
     assert 0.8 < tau <= 1
     assert f"scores in bfloat16: Kendall's tau with float32 is {tau:.4f} over 16 heads" in caplog.text
 
 
-def test_kendall_tau():
-    assert kendall_tau([1, 2, 3], [10, 20, 30]) == 1 and kendall_tau([1, 2, 3], [3, 2, 1]) == -1
-    assert kendall_tau([1, 2, 3], [1, 3, 2]) == pytest.approx(1 / 3)
-    assert kendall_tau([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 3)
-    assert kendall_tau([1e-200, 2e-200], [3e-200, 4e-200]) == 1 and kendall_tau([1], [1]) == 1
+def test_the_same_model_is_never_measured_twice(make_tiny):
+    """Trials start from the same unpruned model and end at the same one without heads."""
+    tiny = make_tiny("bert")
+    tiny.rows = [row for row in tiny.rows if row["label"] >= 0]
+    made, passes = tiny.batches(6, tokens=10_000), []
+    start = Evaluation(made, tiny.heads, 100)
+    start.accuracy(tiny.model)
+    slots = [(row, head) for row in range(3) for head in range(4)]
+    found = []
+    for order in (slots, slots[::-1]):
+        model = copy.deepcopy(tiny.model)
+        model.register_forward_pre_hook(lambda *_: passes.append(1))
+        found.append([m.correct for _, m in replay(model, tiny.heads, start.copy(), order, (0, 5, 12))])
+    assert len(passes) == 3  # the first trial's 5 and 12, the second one's 5
+    assert len(start.stored[made[0]]) == 2  # untouched by the trials
+    for order, counts in zip((slots, slots[::-1]), found, strict=True):
+        model, alone = copy.deepcopy(tiny.model), Evaluation(made, tiny.heads)
+        assert counts == [m.correct for _, m in replay(model, tiny.heads, alone, order, (0, 5, 12))]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
-from gnorm.batches import Batch, each
+from gnorm.batches import Batch, each, out_of_memory
 from gnorm.heads import HeadMap
 from gnorm.logs import log
 
@@ -35,8 +36,14 @@ class Evaluation:
     def __init__(self, batches: list[Batch], heads: HeadMap, memory_mb: int = 0):
         self.batches, self.heads = batches, heads
         self.kept_layers = self._affordable(memory_mb)
-        # For each batch its layers' outputs, those from the lowest changed layer up being out of date.
-        self.stored: WeakKeyDictionary[Batch, dict[int, torch.Tensor]] = WeakKeyDictionary()
+        self.stored: WeakKeyDictionary[Batch, dict[int, torch.Tensor]] = WeakKeyDictionary()  # layer -> its output
+        self.measured: dict[frozenset, Accuracy] = {}  # by the heads that are gone
+
+    def copy(self) -> Evaluation:
+        """For another way from the same model: what has been measured is not measured again."""
+        other = copy(self)
+        other.stored = WeakKeyDictionary({batch: dict(kept) for batch, kept in self.stored.items()})
+        return other
 
     def _affordable(self, memory_mb: int) -> tuple[int, ...]:
         """Layers whose outputs are kept; none if layers share weights, as pruning changes them all."""
@@ -52,30 +59,48 @@ class Evaluation:
         )
         return chosen
 
-    def accuracy(self, model: nn.Module, changed: int = 0, known: Mapping[int, int] | None = None) -> Accuracy:
-        """Accuracy now; `changed` is the lowest layer that has changed since the last call.
+    def accuracy(
+        self, model: nn.Module, changed: int | None = None, known: Mapping[int, int] | None = None
+    ) -> Accuracy:
+        """Accuracy now; `changed` is the lowest layer that has changed since the last call, None if none has.
 
         `known` has the classes already predicted by this very model, by the row's position; a batch
         of such rows is not run.
         """
         known = known or {}
-        for stored in self.stored.values():
-            for layer in [layer for layer in stored if layer >= changed]:
-                del stored[layer]
+        if changed is not None:
+            for stored in self.stored.values():
+                for layer in [layer for layer in stored if layer >= changed]:
+                    del stored[layer]
+        gone = frozenset(map(tuple, (~self.heads.kept(model)).nonzero().tolist()))
+        if gone in self.measured:
+            return self.measured[gone]
 
         def predict(batch: Batch) -> list[int]:
             positions = batch.positions.tolist()
             if all(position in known for position in positions):
                 return [known[position] for position in positions]
-            with self._reused(model, self.stored.setdefault(batch, {})):
-                return model(**batch.to(model.device).inputs).logits.argmax(-1).tolist()
+            try:
+                return self._predict(model, batch)
+            except (RuntimeError, MemoryError) as error:
+                if not (self.kept_layers and out_of_memory(error)):
+                    raise
+            log.warning("out of memory: outputs of layers are not kept any longer")
+            self.kept_layers = ()
+            self.stored.clear()
+            return self._predict(model, batch)
 
         correct = evaluated = 0
         with torch.inference_mode():
             for batch, predicted in each(self.batches, predict):
                 correct += sum(p == label for p, label in zip(predicted, batch.labels.tolist(), strict=True))
                 evaluated += len(predicted)
-        return Accuracy(correct, evaluated)
+        self.measured[gone] = Accuracy(correct, evaluated)
+        return self.measured[gone]
+
+    def _predict(self, model: nn.Module, batch: Batch) -> list[int]:
+        with self._reused(model, self.stored.setdefault(batch, {})):
+            return model(**batch.to(model.device).inputs).logits.argmax(-1).tolist()
 
     @contextmanager
     def _reused(self, model: nn.Module, stored: dict[int, torch.Tensor]) -> Iterator[None]:

@@ -8,7 +8,7 @@ from torch import nn
 from gnorm.heads import HeadMap
 from gnorm.logs import log
 
-LARGEST = {"cpu": 2048, "cuda": 16384}  # beyond these nothing gets faster
+LARGEST = {"cpu": 2048, "cuda": 16384}  # on a CPU more is no faster (make bench); for a GPU it is a guess
 LEAST = 256
 LIBRARIES_MB = 700  # what a job takes before it loads a model
 
@@ -17,6 +17,7 @@ def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: i
     """The suite's `batch_tokens`; for `auto` the largest power of two that fits.
 
     A power of two up to a common limit, so that machines with enough memory make the same batches.
+    `job_mb` is what the job asks for: a CPU that runs out of it kills the job more often than it says so.
     """
     if setting != "auto":
         return int(setting)
@@ -25,7 +26,7 @@ def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: i
         free_mb = torch.cuda.mem_get_info(model.device)[0] / 2**20 - model_mb - reuse_mb
     else:
         free_mb = job_mb - LIBRARIES_MB - 2 * model_mb - reuse_mb  # the unpruned model, and the one that loses heads
-    fitting = int(free_mb * 2**20 / bytes_per_token(model, heads))
+    fitting = int(0.8 * free_mb * 2**20 / bytes_per_token(model, heads))
     budget = LARGEST[model.device.type]
     while budget > fitting and budget > LEAST:
         budget //= 2
@@ -40,6 +41,6 @@ def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
     config, size = model.config, model.dtype.itemsize
     # Kept for the backward pass of each layer: Q, K, V, context, two sums, the feed-forward layer's two.
     scoring = heads.layers * (7 * config.hidden_size + 2 * config.intermediate_size) * size
-    # One layer's attention rows at full length, and their logarithms, in float64.
+    # One layer's attention at full length, in float32 and in float64, its logarithms and products.
     entropy = heads.heads * config.max_position_embeddings * 6 * 8
     return max(scoring, entropy)

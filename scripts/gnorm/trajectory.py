@@ -31,7 +31,7 @@ class Step:
     evaluated: int
     heads_left: int  # tied heads counted in every layer
     parameters: int
-    seconds: float
+    seconds: float  # of pruning, scoring the model that is left, and evaluating it
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def follow(
         taken, known = None, {}
         if due and heads.kept(model).any() and not stop.enough(pruned + least, heads.total):
             taken, known = score(model)
-        changed = min(heads.blocks[slot[0]].layers) if slot else 0
+        changed = min(heads.blocks[slot[0]].layers) if slot else None
         measured = evaluation.accuracy(model, changed, known)
         now = Step(
             step=step,
@@ -117,7 +117,7 @@ def replay(
     model: nn.Module, heads: HeadMap, evaluation: Evaluation, order: Sequence[Slot], levels: Sequence[int]
 ) -> Iterator[tuple[int, Accuracy]]:
     """Prune in a given order; accuracy only when as many slots are gone as a level says."""
-    done = changed = 0
+    done, changed = 0, None
     for level in levels:
         if level > done:
             surgery.prune(model, heads, order[done:level])

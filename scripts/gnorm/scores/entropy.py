@@ -51,19 +51,18 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
         def reduce(_module, _args, output, layers=layers, still=kept[row]):
             layer = next(layers)
             a = output[1].double()
-            log = a.log()
-            written = (a * log).masked_fill(~column, 0)  # 0 * -inf is NaN, as in the paper
+            written = a.log().mul_(a).masked_fill_(~column, 0)  # 0 * -inf is NaN, as in the paper
             at_query = -written.sum(-1)
             nan[:, layer, still] = (at_query.isnan() & query).sum(-1)
             inf[:, layer, still] = (at_query.isinf() & query).sum(-1)
-            shifted = (a + epsilon).log()
-            terms = {
-                "A": written.masked_fill(a == 0, 0),
-                "B": (a * shifted).masked_fill(~column, 0),
-                "C": ((a + epsilon) * shifted).masked_fill(~column, 0),
-            }
-            for variant, term in terms.items():
-                values[variant][:, layer, still] = (-term.sum(-1)).masked_fill(~query, 0).sum(-1) / length
+            sums = {"A": written.masked_fill_(a == 0, 0).sum(-1)}
+            del written
+            shifted = (a + epsilon).log_().masked_fill_(~column, 0)
+            sums["C"] = epsilon * shifted.sum(-1)
+            sums["B"] = shifted.mul_(a).sum(-1)
+            sums["C"] += sums["B"]  # (a + eps) log(a + eps), its parts
+            for variant, total in sums.items():
+                values[variant][:, layer, still] = -total.masked_fill(~query, 0).sum(-1) / length
             return (output[0], output[1].new_empty(0), *output[2:])
 
         handles.append(model.get_submodule(block.attention).register_forward_hook(reduce))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 # Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
-# anywhere from 1e-28 to 1e10. A power of two rounds nothing.
+# anywhere from 1e-26 to 1e10. A power of two rounds nothing.
 SCALE = 2.0**30
 
 
@@ -69,7 +69,7 @@ def score(
     def work(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         try:
             return squared_block_norms(model, heads, batch.to(model.device), objective, granularity, precision)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             if granularity == "batch" and out_of_memory(error):  # its batches are part of the definition
                 size = len(batch.labels)
                 message = f"{size} rows do not fit into memory: lower scores.gnorm.batch_rows, or granularity: sentence"
@@ -109,6 +109,7 @@ def squared_block_norms(
     kept = heads.kept(model)
     real = batch.mask.unsqueeze(-1).to(torch.float32 if precision == "bfloat16" else model.dtype)
     squared = torch.zeros(1 if whole else len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device)
+    columns = [still.nonzero().flatten().to(model.device) for still in kept]
     inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
     gradients: dict[int, dict[tuple[int, int], torch.Tensor]] = defaultdict(dict)  # (part, run) of each block
     lowest: list[torch.Tensor] = []
@@ -121,7 +122,7 @@ def squared_block_norms(
         g = [torch.cat(of_runs, dim=1) if len(runs) > 1 else of_runs[0] for of_runs in parts]
         if whole:
             x, g = x.flatten(0, 1).unsqueeze(0), [part.flatten(0, 1).unsqueeze(0) for part in g]
-        squared[:, :, row, kept[row].to(squared.device)] = _squared_norms(x, g, heads.width)
+        squared[:, :, row, columns[row]] = _squared_norms(x, g, heads.width)
 
     def watch(row: int, part: int):
         runs = count()
@@ -148,13 +149,13 @@ def squared_block_norms(
         if kept[row].any()
         for part, name in enumerate(block.projections)
     ]
-    rounded = torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16")
     try:
-        with torch.enable_grad(), rounded:
-            logits = model(**batch.inputs).logits
+        with torch.enable_grad():
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                logits = model(**batch.inputs).logits
             if logits.dtype == torch.bfloat16:
                 logits = logits.float()
-            if handles:
+            if handles:  # out of autocast, which would round the norms' products too
                 torch.autograd.grad(SCALE * _objective(logits, batch.labels, objective, whole), lowest)
     finally:
         for handle in handles:
