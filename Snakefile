@@ -18,6 +18,7 @@ include: "rules/prune.smk"
 include: "rules/aggregate.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
+include: "rules/verdict.smk"
 include: "rules/bench.smk"
 
 
@@ -27,4 +28,5 @@ rule all:
         rules.exports.input,
         rules.tables.input,
         rules.figures.input,
+        rules.verdict.input,
         rules.report.input,

@@ -115,7 +115,7 @@ rule export_random:
 
 rule make_table:
     input:
-        needs=lambda wildcards: needs(f"tables.{wildcards.table}"),
+        needs=lambda wildcards: needs(f"tables.{wildcards.table}", wildcards.suite),
         code=lambda wildcards: code("make_table", f"tables.{wildcards.table}"),
     output:
         page=report(
@@ -135,8 +135,8 @@ rule make_table:
     resources:
         mem_mb=1000,
     params:
-        models=TITLES,
-        strategies=lambda wildcards: strategies_for(f"tables.{wildcards.table}"),
+        models=titles,
+        strategies=lambda wildcards: strategies_for(f"tables.{wildcards.table}", wildcards.suite),
         settings=SETTINGS["solutions"],
         caption=lambda wildcards: caption(f"tables.{wildcards.table}"),
     script:

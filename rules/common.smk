@@ -8,10 +8,13 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, imports, interchange, settings
+from snakemake.exceptions import WorkflowError
+
+from gnorm import UserError, imports, interchange, paper, settings
 
 try:
     SETTINGS = settings.load(config, ROOT)
+    CLONE = interchange.scan(SETTINGS["published"]) if SETTINGS["published"] else None
 except UserError as error:
     sys.exit(f"Error in the configuration: {error}")
 
@@ -195,15 +198,98 @@ NEEDS = {
 }
 
 
-def needs(module):
-    return [path for need in imports.constant(source(module), "NEEDS") for path in NEEDS[need]]
+def needs(module, suite):
+    found = imports.constant(source(module), "NEEDS")
+    if suite == "published":
+        return ["results/published/tidy.csv"]
+    return [path for need in found for path in NEEDS[need]]
 
 
-def strategies_for(module):
+def titles(wildcards):
+    """Models as they are shown, of the suite or of the published results."""
+    if wildcards.suite != "published":
+        return TITLES
+    return {m: paper.MODELS[m].title if m in paper.MODELS else m for m in CLONE.models}
+
+
+def strategies_for(module, suite):
     """What a table or figure may know of the strategies, if it reads their results at all."""
     if "tidy" not in imports.constant(source(module), "NEEDS"):
         return {}
+    if suite == "published":
+        return {
+            name: {"score": "random" if name == "random" else "published"}
+            for name in CLONE.strategies
+        }
     return {name: {"score": entry["score"]} for name, entry in SETTINGS["strategies"].items()}
+
+
+def published_targets(wildcards):
+    """Everything that can be had from the published files alone."""
+    if not CLONE:
+        raise WorkflowError(
+            "published: say where the results are, with --config published=PATH "
+            "(a clone of the authors' repository, or results/SUITE)"
+        )
+    figures = [
+        f"figures/published/{name}.{kind}"
+        for name in ("PruningResults", "RandomPruning")
+        for kind in ("png", "pdf")
+    ]
+    tables = [
+        f"results/published/tables/{name}.md" for name in ("headline", "areas", "stops", "random")
+    ]
+    return [*figures, *tables, "results/published/entropy.csv", "results/published/verdict.md"]
+
+
+def published_curves():
+    """(file, model, strategy) of each published curve."""
+    return (
+        [(path, m, s) for m, found in CLONE.curves.items() for s, path in found.items()]
+        if CLONE
+        else []
+    )
+
+
+def published_trials():
+    """(files, model) of the published random trials."""
+    return [(paths, model) for model, paths in CLONE.random.items()] if CLONE else []
+
+
+def published_entropies():
+    """(model, shards, files named by rows, an accuracy curve) of each model with published entropies."""
+    if not CLONE:
+        return []
+    return [
+        (
+            m,
+            CLONE.shards.get(m, []),
+            CLONE.counted.get(m, []),
+            next(iter(CLONE.curves[m].values()), None),
+        )
+        for m in CLONE.models
+        if m in CLONE.shards or m in CLONE.counted
+    ]
+
+
+def published_entropy_files():
+    return [file[-1] for _, *kinds, _ in published_entropies() for kind in kinds for file in kind]
+
+
+def verdict_models(wildcards):
+    """The suite's models; of the published results also those of the paper that are missing there."""
+    if wildcards.suite != "published":
+        return TITLES
+    return {m: reported.title for m, reported in paper.MODELS.items()} | titles(wildcards)
+
+
+def verdict_inputs(wildcards):
+    """What the verdict on a run, or on the published results alone, is decided by."""
+    found = ["results/published/tidy.csv", "results/published/entropy.csv"] if CLONE else []
+    if wildcards.suite != "published":
+        splits = [f"results/{SUITE}/{model}/dataset/splits.json" for model in MODELS]
+        found += [*NEEDS["tidy"], *NEEDS["entropy"], *NEEDS["gradients"], *splits]
+    return found
 
 
 def tokenizer_settings(wildcards):
@@ -221,7 +307,7 @@ def caption(module):
 
 
 wildcard_constraints:
-    suite=re.escape(SUITE),
+    suite="|".join([re.escape(SUITE), *(["published"] if CLONE else [])]),
     model="|".join(map(re.escape, MODELS)),
     strategy="|".join(map(re.escape, SETTINGS["strategies"])),
     figure="|".join(FIGURES),

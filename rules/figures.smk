@@ -8,7 +8,7 @@ rule figures:
 
 rule draw_figure:
     input:
-        needs=lambda wildcards: needs(f"figures.{wildcards.figure.lower()}"),
+        needs=lambda wildcards: needs(f"figures.{wildcards.figure.lower()}", wildcards.suite),
         code=lambda wildcards: code("draw_figure", f"figures.{wildcards.figure.lower()}"),
     output:
         png=report(
@@ -26,8 +26,10 @@ rule draw_figure:
     resources:
         mem_mb=1000,
     params:
-        models=TITLES,
-        strategies=lambda wildcards: strategies_for(f"figures.{wildcards.figure.lower()}"),
+        models=titles,
+        strategies=lambda wildcards: strategies_for(
+            f"figures.{wildcards.figure.lower()}", wildcards.suite
+        ),
         settings={**SETTINGS["solutions"], "columns": SETTINGS["figures"]["columns"]},
         dpi=SETTINGS["figures"]["dpi"],
         caption=lambda wildcards: caption(f"figures.{wildcards.figure.lower()}"),

@@ -11,6 +11,7 @@ rule write_report:
         rules.datasets.input,
         rules.tables.input,
         rules.figures.input,
+        rules.verdict.input,
         captions=[os.path.relpath(path) for path in sorted(ROOT.glob("report/*.rst"))],
         code=code("write_report"),
     output:
@@ -26,6 +27,6 @@ rule write_report:
     params:
         config=config,
         snakefile=os.path.relpath(workflow.main_snakefile),
-        targets=["datasets", "tables", "figures"],
+        targets=["datasets", "tables", "figures", "verdict"],
     script:
         "../scripts/write_report.py"

@@ -4,11 +4,7 @@ import pandas as pd
 
 from gnorm.files import atomic
 from gnorm.logs import log, start
-
-COLUMNS = (
-    "model strategy run trial step heads_pruned fraction_pruned layer head score accuracy correct evaluated "
-    "parameters seconds"
-).split()
+from gnorm.results import COLUMNS
 
 
 def trajectory(path, model, strategy, run):

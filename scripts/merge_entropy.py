@@ -43,6 +43,11 @@ def diagnose(means, nan, inf, rows, epsilon):
         "nan_rows": nan.tolist(),
         "inf_rows": inf.tolist(),
         "largest_shift": shift,
+        "least": {
+            "B": means["B"].min().item(),
+            "C - B": (means["C"] - means["B"]).min().item(),
+            "A - B": (means["A"] - means["B"]).min().item(),
+        },
         "same_order": {v: order[v] == order["A"] for v in ("B", "C")},
         "kendall_tau": {v: float(kendalltau(means[v].flatten(), means["A"].flatten()).statistic) for v in ("B", "C")},
     }

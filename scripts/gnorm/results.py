@@ -10,6 +10,12 @@ import pandas as pd
 
 from gnorm.files import read_json
 
+# Of the tidy table: one row a step of a trajectory, or a level of a random trial.
+COLUMNS = (
+    "model strategy run trial step heads_pruned fraction_pruned layer head score accuracy correct evaluated "
+    "parameters seconds"
+).split()
+
 
 class Results:
     """Reads only what a table or figure says it `NEEDS`: the rule has just those as inputs."""
@@ -54,6 +60,12 @@ def curves(tidy: pd.DataFrame, model: str, strategy: str) -> list[pd.DataFrame]:
     chosen = tidy[(tidy["model"] == model) & (tidy["strategy"] == strategy)]
     key = "trial" if chosen["trial"].notna().any() else "run"
     return [curve.sort_values("heads_pruned") for _, curve in chosen.groupby(key)]
+
+
+def total_heads(tidy: pd.DataFrame, model: str) -> int:
+    """Heads of the unpruned model, tied ones counted in every layer."""
+    some = tidy[(tidy["model"] == model) & (tidy["fraction_pruned"] > 0)]
+    return round((some["heads_pruned"] / some["fraction_pruned"]).iloc[0])
 
 
 def over_runs(found: list[pd.DataFrame], by: str):

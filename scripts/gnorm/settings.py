@@ -18,6 +18,8 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 def load(config: dict, root: Path) -> dict:
     """The configuration with its suite under `models`, defaults filled in; raises `UserError`."""
     config = check(config, _schema(root, "config"), "config.yaml")
+    if config["suite"] in ("published", "bench"):
+        raise UserError(f"config.yaml: suite: {config['suite']!r} names a folder of its own; rename the suite's file")
     available = sorted(p.stem for p in (root / "suites").glob("*.yaml"))
     if config["suite"] not in available:
         raise UserError(f"config.yaml: suite: there is no {_unknown(config['suite'], available, 'suite')}")

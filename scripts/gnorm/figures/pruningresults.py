@@ -5,9 +5,9 @@ are, further runs bootstrap resamples of them.
 """
 
 from gnorm.figures.style import look, panels
-from gnorm.results import Results, curves, over_runs
+from gnorm.results import Results, curves, over_runs, total_heads
 
-NEEDS = ("tidy", "heads")
+NEEDS = ("tidy",)
 
 
 def draw(results: Results, settings: dict):
@@ -15,9 +15,11 @@ def draw(results: Results, settings: dict):
     names = [name for name, entry in results.strategies.items() if entry["score"] != "random"]
     figure, axes = panels(len(results.models), settings["columns"])
     for axis, (model, title) in zip(axes, results.models.items(), strict=True):
-        heads = results.heads(model)["total"]
+        heads = total_heads(tidy, model)
         for name, (label, colour, line, mark) in look(names).items():
-            runs = over_runs(curves(tidy, model, name), "heads_pruned")
+            if not (found := curves(tidy, model, name)):
+                continue  # not published
+            runs = over_runs(found, "heads_pruned")
             mean = runs.mean()
             every = max(1, len(mean) // 12)
             axis.plot(
@@ -25,6 +27,15 @@ def draw(results: Results, settings: dict):
             )
             axis.fill_between(mean.index, runs.min(), runs.max(), color=colour, alpha=0.15, linewidth=0)
         axis.set(title=title, xlabel=f"pruned heads (of {heads})", ylabel="accuracy", xlim=(0, heads), ylim=(0, 1.03))
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), handlelength=3)
+    handles = {}
+    for axis in axes:
+        handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    labels = [label for label, *_ in look(names).values() if label in handles]
+    figure.legend(
+        [handles[label] for label in labels],
+        labels,
+        loc="outside lower center",
+        ncols=min(5, len(labels)),
+        handlelength=3,
+    )
     return figure

@@ -7,7 +7,7 @@ dots are trials beyond. The curve is the mean over runs, its band spans them.
 from gnorm.figures.style import BLACK, ORANGE, look, panels
 from gnorm.results import Results, curves, over_runs
 
-NEEDS = ("tidy", "heads")
+NEEDS = ("tidy",)
 
 
 def draw(results: Results, settings: dict):
@@ -34,11 +34,13 @@ def draw(results: Results, settings: dict):
                 capprops={"color": "#777777", "linewidth": 0.8},
                 flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#777777"},
             )
-        runs = over_runs(curves(tidy, model, ranked), "fraction_pruned")
-        x, mean = [100 * f for f in runs.mean().index], runs.mean()
-        axis.plot(x, mean, color=colour, linestyle=line, marker=mark, markevery=max(1, len(x) // 12), ms=4, label=label)
-        axis.fill_between(x, runs.min(), runs.max(), color=colour, alpha=0.2, linewidth=0)
-        axis.axhline(mean.iloc[0], color=ORANGE, linestyle="--", lw=1.2, label="unpruned")
+        if found := curves(tidy, model, ranked):
+            runs = over_runs(found, "fraction_pruned")
+            x, mean = [100 * f for f in runs.mean().index], runs.mean()
+            every = max(1, len(x) // 12)
+            axis.plot(x, mean, color=colour, linestyle=line, marker=mark, markevery=every, ms=4, label=label)
+            axis.fill_between(x, runs.min(), runs.max(), color=colour, alpha=0.2, linewidth=0)
+            axis.axhline(mean.iloc[0], color=ORANGE, linestyle="--", lw=1.2, label="unpruned")
         axis.plot([], [], "s", color="#dddddd", markeredgecolor="#777777", label=f"random ({count})")
         axis.set(title=title, xlabel="pruned heads (%)", ylabel="accuracy", xlim=(-4, 104), ylim=(0, 1.03))
         axis.legend(loc="lower left", fontsize=8)

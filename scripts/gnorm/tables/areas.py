@@ -23,6 +23,8 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
                 fraction, accuracy = curve["fraction_pruned"].tolist(), curve["accuracy"].tolist()
                 at = {f"at {share:.0%}": accuracy_at(fraction, accuracy, share) for share in SHARES}
                 measured.append({"area": area(fraction, accuracy), **at})
+            if not measured:
+                continue  # not published
             table = pd.DataFrame(measured)
             point = table.mean() if entry["score"] == "random" else table.iloc[0]
             row = {"model": title, "strategy": strategy, "curves": len(table)}

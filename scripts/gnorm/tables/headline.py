@@ -18,6 +18,9 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
     for strategy in results.strategies:
         row = {"strategy": strategy}
         for title in results.models.values():
+            if (strategy, title) not in found.index:
+                row[title] = "not published"
+                continue
             point, spread = found.loc[(strategy, title), ["area", "area ±"]]
             row[title] = "-" if pd.isna(point) else f"{point:.3f}" + ("" if pd.isna(spread) else f" ± {spread:.3f}")
         rows.append(row)

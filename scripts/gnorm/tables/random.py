@@ -1,7 +1,11 @@
-"""Random pruning at each level, and the share of random trials that the solution's strategy beats there."""
+"""Random pruning at each level, and the share of random trials that the solution's strategy beats there.
+
+`from` and `to` are Wilson's 95% interval of that share, for as many trials.
+"""
 
 import pandas as pd
 
+from gnorm.curves import wilson
 from gnorm.results import Results, curves
 
 NEEDS = ("tidy",)
@@ -12,13 +16,16 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
     tidy, rows = results.tidy(), []
     ranked = settings["strategy"]
     for model, title in results.models.items():
-        reached = curves(tidy, model, ranked)[0].set_index("heads_pruned")["accuracy"]
+        found = curves(tidy, model, ranked)
+        if not found:
+            continue  # not published
+        reached = found[0].set_index("heads_pruned")["accuracy"]
         for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
             trials = tidy[(tidy["model"] == model) & (tidy["strategy"] == name)]
             for pruned, group in trials.groupby("heads_pruned"):
-                found, own = group["accuracy"], reached.get(pruned, float("nan"))
-                beaten = (found < own).mean() if pd.notna(own) else float("nan")
-                summary = (found.min(), found.median(), found.mean(), found.max(), own, beaten)
-                rows.append((title, name, pruned, len(group), *summary))
+                drawn, own = group["accuracy"], reached.get(pruned, float("nan"))
+                beaten = (drawn < own).mean() if pd.notna(own) else float("nan")
+                summary = (drawn.min(), drawn.median(), drawn.mean(), drawn.max(), own, beaten)
+                rows.append((title, name, pruned, len(group), *summary, *wilson(beaten, len(group))))
     columns = ["model", "strategy", "heads pruned", "trials", "lowest", "median", "mean", "highest", ranked]
-    return pd.DataFrame(rows, columns=[*columns, "share beaten"])
+    return pd.DataFrame(rows, columns=[*columns, "share beaten", "from", "to"])

@@ -1,0 +1,40 @@
+"""Parameters of the paper's models, unpruned and with the paper's masks, without any weights."""
+
+import warnings
+
+import pandas as pd
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from gnorm import paper
+from gnorm.accounting import modules
+from gnorm.architectures import config
+from gnorm.files import atomic
+from gnorm.logs import log, start
+
+
+def count(reported):
+    """(module, before, after) of each module, named as in the paper's tables."""
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a layer without heads
+        model = AutoModelForSequenceClassification.from_config(config(reported))
+        before = modules(model)
+        gone = {}
+        for row, head in reported.gone():
+            gone.setdefault(row, []).append(head)
+        model.base_model._prune_heads(gone)
+    prefix = model.base_model_prefix
+    names = [name.removeprefix(f"{prefix}.") if name != prefix else "backbone" for name, _, _ in before]
+    return [(name, b[2], a[2]) for name, b, a in zip(names, before, modules(model), strict=True)]
+
+
+def main(output):
+    rows = [(name, *row) for name, reported in paper.MODELS.items() for row in count(reported)]
+    log.info("%d modules of %d models", len(rows), len(paper.MODELS))
+    with atomic(output) as temporary:
+        pd.DataFrame(rows, columns=["model", "module", "before", "after"]).to_csv(temporary, index=False)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], "parameters")
+    main(snakemake.output[0])

@@ -1,0 +1,24 @@
+"""The paper's architectures as HuggingFace configurations."""
+
+from __future__ import annotations
+
+from transformers import AutoConfig, PretrainedConfig
+
+from gnorm.paper import Reported
+
+
+def config(of: Reported, layers: int | None = None) -> PretrainedConfig:
+    roberta = "roberta" in of.family
+    return AutoConfig.for_model(
+        of.family,
+        vocab_size=of.vocabulary,
+        hidden_size=of.width,
+        num_hidden_layers=layers or of.layers,
+        num_attention_heads=of.heads,
+        intermediate_size=4 * of.width,
+        max_position_embeddings=of.positions,
+        num_labels=of.classes,
+        type_vocab_size=1 if roberta else 2,
+        pad_token_id=1 if roberta else 0,
+        **({"embedding_size": 128} if of.family == "albert" else {}),
+    )

@@ -1,0 +1,373 @@
+"""What the paper says, item by item, beside what the data say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from gnorm import paper
+from gnorm.curves import accuracy_at, area, collapse, megabytes, rises, wilson
+from gnorm.results import curves, total_heads
+
+PRINTED = 0.005 + 1e-9  # half a unit of the second decimal
+RUN_POINTS = 1.0  # accuracy of a run of one's own, in points
+NEAR = 0.01  # "near-original": within one point
+ORDER = 0.99  # Kendall's tau from which two orders count as one
+REBOUND = 0.005  # a rise of half a point
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the published files, or this run, hold; what they do not is empty."""
+
+    tidy: pd.DataFrame
+    tolerance: float  # of accuracies, in points
+    entropy: dict[str, dict] = field(default_factory=dict)  # diagnostics, by model
+    gradients: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    merged: dict[str, dict] = field(default_factory=dict)  # shards against merged files, by model
+    splits: dict[str, dict] = field(default_factory=dict)
+
+    def curves(self, model: str, strategy: str) -> list[tuple[list[float], list[float]]]:
+        """(fractions, accuracies) of each run or trial that prunes all heads."""
+        found = curves(self.tidy, model, strategy)
+        whole = [curve for curve in found if np.isclose(curve["fraction_pruned"].iloc[-1], 1)]
+        return [(curve["fraction_pruned"].tolist(), curve["accuracy"].tolist()) for curve in whole]
+
+    def accuracy(self, model: str, pruned: int) -> float | None:
+        """In percent, of greedy pruning in run 0."""
+        found = curves(self.tidy, model, "greedy_gnorm")
+        if not found:
+            return None
+        at = found[0].set_index("heads_pruned")["accuracy"]
+        return 100 * at[pruned] if pruned in at else None
+
+
+@dataclass(frozen=True)
+class Found:
+    text: str
+    holds: bool
+
+
+Claim = Callable[[Evidence, str], Found | None]
+
+
+def greedy_beats(other: str) -> Claim:
+    def decide(evidence: Evidence, model: str) -> Found | None:
+        greedy, others = evidence.curves(model, "greedy_gnorm"), evidence.curves(model, other)
+        if not greedy or not others:
+            return None
+        areas = [(area(*a), area(*b)) for a, b in zip(greedy, others, strict=False)]
+        runs = f", in {sum(a > b for a, b in areas)} of {len(areas)} runs" if len(areas) > 1 else ""
+        return Found(f"area {areas[0][0]:.3f} against {areas[0][1]:.3f}{runs}", areas[0][0] > areas[0][1])
+
+    return decide
+
+
+def inverse_collapses_first(evidence: Evidence, model: str) -> Found | None:
+    names = [s for s in ("inverse_gnorm", "greedy_gnorm", "ae", "inverse_ae") if evidence.curves(model, s)]
+    if names[:1] != ["inverse_gnorm"] or len(names) < 2:
+        return None
+    at = {name: collapse(*evidence.curves(model, name)[0]) for name in names}
+    text = "half of the accuracy is lost at " + ", ".join(f"{name} {share:.0%}" for name, share in at.items())
+    return Found(text, all(at["inverse_gnorm"] < share for name, share in at.items() if name != "inverse_gnorm"))
+
+
+def _levels(evidence: Evidence, model: str) -> list[tuple[float, float, np.ndarray]]:
+    """(fraction, greedy accuracy, accuracies of the random trials) between none and all pruned."""
+    greedy, trials = evidence.curves(model, "greedy_gnorm"), evidence.curves(model, "random")
+    if not greedy or not trials:
+        return []
+    inner = [f for f in trials[0][0] if 0 < f < 1]
+    return [(f, accuracy_at(*greedy[0], f), np.array([accuracy_at(*trial, f) for trial in trials])) for f in inner]
+
+
+def greedy_beats_random(evidence: Evidence, model: str) -> Found | None:
+    greedy, trials = evidence.curves(model, "greedy_gnorm"), evidence.curves(model, "random")
+    if not greedy or not trials:
+        return None
+    own, areas = area(*greedy[0]), np.array([area(*trial) for trial in trials])
+    share = float((areas < own).mean())
+    low, high = wilson(share, len(areas))
+    text = f"area {own:.3f} against {areas.mean():.3f}; beats {share:.0%} of {len(areas)} trials"
+    return Found(f"{text} (95% interval {low:.0%} to {high:.0%})", own > areas.mean())
+
+
+def greedy_beats_random_at_each_level(evidence: Evidence, model: str) -> Found | None:
+    levels = _levels(evidence, model)
+    if not levels:
+        return None
+    above = [own > trials.mean() for _, own, trials in levels]
+    shares = [(trials < own).mean() for _, own, trials in levels]
+    text = (
+        f"above the mean at {sum(above)} of {len(above)} levels; beats {min(shares):.0%} to {max(shares):.0%} of trials"
+    )
+    return Found(text, all(above))
+
+
+def gap_widens(evidence: Evidence, model: str) -> Found | None:
+    levels = _levels(evidence, model)
+    if not levels:
+        return None
+    gaps = [(f, own - trials.mean()) for f, own, trials in levels]
+    early, late = (np.mean([g for f, g in gaps if (f > 0.5) == half]) for half in (False, True))
+    text = f"mean gap {100 * early:+.1f} points up to half of the heads, {100 * late:+.1f} beyond"
+    return Found(text, late > early)
+
+
+def gradients_change_elsewhere(evidence: Evidence, model: str) -> Found | None:
+    if model not in evidence.gradients:
+        return None
+    stored = evidence.gradients[model]
+    layer, shares = int(stored["layer"]), []
+    for change, (row, head) in zip(stored["change"], stored["pruned"], strict=True):
+        others = [h for h in range(len(change)) if not (row == layer and h == head)]
+        shares.append((np.abs(change[others]) > 0).any(axis=1).mean())
+    text = f"of the other heads of layer {layer}, {min(shares):.0%} have changed gradients"
+    return Found(text, min(shares) == 1)
+
+
+def epsilon_keeps_the_order(evidence: Evidence, model: str) -> Found | None:
+    if model not in evidence.entropy:
+        return None
+    tau = evidence.entropy[model]["kendall_tau"]["C"]
+    return Found(f"Kendall's tau of C and A {tau:.4f}", tau >= ORDER)
+
+
+def epsilon_shifts(evidence: Evidence, model: str) -> Found | None:
+    if model not in evidence.entropy:
+        return None
+    least = evidence.entropy[model]["least"]
+    text = ", ".join(f"{name} at least {value:.1e}" for name, value in least.items())
+    return Found(text, least["C - B"] > 0 and least["B"] > 0)
+
+
+def shards_give_the_mean(evidence: Evidence, model: str) -> Found | None:
+    found = evidence.merged.get(model)
+    if not found or pd.isna(found["largest difference"]):
+        return None
+    gaps = found["rows left out"]
+    left = "" if pd.isna(gaps) or not gaps else f"; rows left out: {gaps}"
+    text = f"{found['shards']} shards, {found['rows']} rows, largest difference {found['largest difference']:.1e}{left}"
+    return Found(text, bool(found["same"]))
+
+
+def heads_suffice(share: float) -> Claim:
+    def decide(evidence: Evidence, model: str) -> Found | None:
+        found = evidence.curves(model, "greedy_gnorm")
+        if not found:
+            return None
+        before, after = found[0][1][0], accuracy_at(*found[0], 1 - share)
+        return Found(f"{100 * before:.1f}% with all heads, {100 * after:.1f}% with {share:.0%}", after >= before - NEAR)
+
+    return decide
+
+
+def ninety_percent(evidence: Evidence, model: str) -> Found | None:
+    found = evidence.curves(model, "greedy_gnorm")
+    if not found:
+        return None
+    kept = [(a, 1 - f) for f, a in zip(*found[0], strict=True) if 1 - f < 0.2]
+    best, share = max(kept)
+    return Found(f"{100 * best:.1f}% with {share:.1%} of the heads", round(best, 2) >= 0.90)
+
+
+def inverse_ae_is_slower_and_rougher(evidence: Evidence, model: str) -> Found | None:
+    gnorm, entropy = evidence.curves(model, "inverse_gnorm"), evidence.curves(model, "inverse_ae")
+    if not gnorm or not entropy:
+        return None
+    slow, rough = (collapse(*c[0]) for c in (gnorm, entropy)), (rises(c[0][1]) for c in (gnorm, entropy))
+    (slow_g, slow_e), (rough_g, rough_e) = slow, rough
+    text = f"half lost at {slow_e:.0%} against {slow_g:.0%}"
+    text += f"; rises add up to {100 * rough_e:.0f} against {100 * rough_g:.0f} points"
+    return Found(text, slow_e > slow_g and rough_e > rough_g)
+
+
+def rebounds(evidence: Evidence, model: str) -> Found | None:
+    found = evidence.curves(model, "greedy_gnorm")
+    if not found:
+        return None
+    steps = np.diff(found[0][1])
+    return Found(f"{int((steps > REBOUND).sum())} rises of more than half a point", bool((steps > REBOUND).any()))
+
+
+def held_out(evidence: Evidence, model: str) -> Found | None:
+    if evidence.splits:
+        lists = evidence.splits[model]
+        seen = set(lists["train"]) | set(lists["calibration"])
+        shared = len(seen & set(lists["evaluation"]))
+        text = f"{shared} of {len(lists['evaluation'])} rows were also trained or scored on"
+        return Found(text, shared == 0)
+    if model in paper.MODELS:
+        split = paper.MODELS[model].split
+        return Found(f"measured on the split `{split}`, on rows that are also scored", False)
+    return None
+
+
+def three_runs(evidence: Evidence, model: str) -> Found | None:
+    found = evidence.curves(model, "greedy_gnorm")
+    return Found(f"{len(found)} run{'s' if len(found) > 1 else ''}", len(found) >= 3) if found else None
+
+
+# (what the paper says, how it is decided, where to look, models if not all)
+CLAIMS: list[tuple[str, Claim, str, tuple[str, ...]]] = [
+    ("Greedy-Gnorm beats attention entropy", greedy_beats("ae"), "PruningResults", ()),
+    ("Rescoring after every head beats scoring once", greedy_beats("static_gnorm"), "PruningResults", ()),
+    ("Inverse-Gnorm collapses first", inverse_collapses_first, "PruningResults", ()),
+    ("Inverse-AE falls slower and more erratically", inverse_ae_is_slower_and_rougher, "PruningResults", ()),
+    ("Greedy-Gnorm beats random pruning", greedy_beats_random, "RandomPruning", ()),
+    ("... at each level", greedy_beats_random_at_each_level, "RandomPruning, table random", ()),
+    ("The gap to random widens at higher pruning rates", gap_widens, "RandomPruning", ()),
+    ("About 70% of the heads suffice", heads_suffice(0.7), "PruningResults", ("ROBERTA",)),
+    ("About 90% accuracy with fewer than 20% of the heads", ninety_percent, "PruningResults", ("BERT",)),
+    ("Accuracy rebounds on the way", rebounds, "PruningResults", ("ROBERTA",)),
+    ("Pruning a head changes other heads' gradients", gradients_change_elsewhere, "gradientpooling", ()),
+    ("Epsilon keeps the order of entropies", epsilon_keeps_the_order, "table entropy", ()),
+    ("Epsilon shifts the entropy: C > B > 0", epsilon_shifts, "table entropy", ()),
+    ("The entropy shards give the merged entropy", shards_give_the_mean, "entropy.csv", ()),
+    ("Accuracy is measured on held-out rows", held_out, "dataset summaries", ()),
+    ("Averaged over three independent runs", three_runs, "tidy.csv", ()),
+]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that the paper prints."""
+
+    part: str
+    item: str
+    model: str
+    printed: float
+    decimals: int
+    find: Callable[[Evidence], float | None]  # from accuracies
+    computed: float | None = None  # from the architecture and the mask, whatever was run
+    points: bool = False  # an accuracy: a run of one's own may be off by more than rounding
+
+
+def numbers(model: str, parameters: pd.DataFrame) -> list[Number]:
+    """Tables 1-5 for one model."""
+    said = paper.MODELS[model]
+    own = parameters[parameters["model"] == model].set_index("module")
+    title, none = said.title, lambda _evidence: None
+    before, after = (lambda e: e.accuracy(model, 0)), (lambda e: e.accuracy(model, said.pruned))
+
+    def lost(evidence):
+        pair = before(evidence), after(evidence)
+        return None if None in pair else 100 * (1 - pair[1] / pair[0])
+
+    size = [megabytes(own.loc["model", when]) for when in ("before", "after")]
+    found = [
+        Number("Table 1", "accuracy before (%)", title, said.accuracy[0], 2, before, points=True),
+        Number("Table 1", f"accuracy after {said.pruned} heads (%)", title, said.accuracy[1], 2, after, points=True),
+        Number("Table 1", "decrease of accuracy (%)", title, said.accuracy_lost, 2, lost, points=True),
+        Number("Table 1", "size before (MB)", title, said.megabytes[0], 2, none, size[0]),
+        Number("Table 1", "size after (MB)", title, said.megabytes[1], 2, none, size[1]),
+        Number("Table 1", "decrease of size (%)", title, said.megabytes_lost, 2, none, 100 * (1 - size[1] / size[0])),
+    ]
+    for module, *printed in said.parameters:
+        for when, value in zip(("before", "after"), printed, strict=True):
+            computed = float(own.loc[module, when])
+            found.append(Number("Tables 2-5", f"parameters of {module} {when}", title, value, 0, none, computed))
+    return found
+
+
+def decide(
+    models: dict[str, str],
+    run: Evidence | None,
+    published: Evidence | None,
+    parameters: pd.DataFrame,
+) -> pd.DataFrame:
+    """One row an item. The status is that of the run, or of the published files if there is no run."""
+    subject, missing = (run, "not run") if run else (published, "not published")
+    rows = []
+    for model in models:
+        totals = [total_heads(e.tidy, model) for e in (run, published) if e and model in set(e.tidy["model"])]
+        is_papers = paper.same_model(model, totals[0]) if totals else model in paper.MODELS
+        for number in numbers(model, parameters) if is_papers else []:
+            rows.append(_number_row(number, run, published, subject, missing))
+    for text, claim, where, only in CLAIMS:
+        for model, title in models.items():
+            if only and model not in only:
+                continue
+            found = {name: e and claim(e, model) for name, e in (("run", run), ("published", published))}
+            of_subject = found["run"] if run else found["published"]
+            status = missing if of_subject is None else "reproduced" if of_subject.holds else "differs"
+            rows.append(
+                {
+                    "part": "Claims",
+                    "item": text,
+                    "model": title,
+                    "paper": "yes",
+                    "published": _said(found["published"], published),
+                    "this run": _said(found["run"], run),
+                    "difference": "",
+                    "status": status,
+                    "evidence": where,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _said(found: Found | None, evidence: Evidence | None) -> str:
+    if evidence is None or found is None:
+        return ""
+    return f"{'yes' if found.holds else 'no'}: {found.text}"
+
+
+def _number_row(number: Number, run, published, subject, missing) -> dict:
+    values = {name: e and number.find(e) for name, e in (("run", run), ("published", published))}
+    value = number.computed if number.computed is not None else values["run" if run else "published"]
+    tolerance = subject.tolerance if number.points else 10**-number.decimals / 2 + 1e-9
+    show = f"{{:,.{number.decimals}f}}".format
+    difference = None if value is None else value - number.printed
+    close = difference is not None and abs(difference) <= tolerance
+    shown = {name: "" if v is None else show(v) for name, v in values.items()}
+    if number.computed is not None:
+        shown["run"] = show(number.computed)
+    row = {"part": number.part, "item": number.item, "model": number.model, "paper": show(number.printed)}
+    row |= {"published": shown["published"], "this run": shown["run"]}
+    row["difference"] = "" if difference is None else f"{difference:+.{number.decimals}f}"
+    row["status"] = missing if value is None else "reproduced" if close else "differs"
+    slip = (
+        value is not None and not close and abs(difference) < 1.5 * 10**-number.decimals and "decrease" in number.item
+    )
+    how = "architecture and mask" if number.computed is not None else "PruningResults"
+    return row | {"evidence": f"{how}; a slip of the last digit in print" if slip else how}
+
+
+def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
+    """What holds and what does not first, then every item."""
+    counts = table["status"].value_counts()
+    whose = f"this run of the suite `{suite}`" if of_run else "the authors' published files"
+    lines = [
+        "# Verdict\n",
+        f"The paper against {whose}: " + ", ".join(f"{counts[s]} {s}" for s in STATUSES if s in counts) + ".\n",
+    ]
+    claims = table[table["part"] == "Claims"]
+    if len(claims):
+        pivot = claims.assign(mark=claims["status"].map({"reproduced": "yes", "differs": "**no**"}).fillna("-"))
+        pivot = pivot.pivot_table(index="item", columns="model", values="mark", aggfunc="first", sort=False).fillna("")
+        lines += ["Does it hold? (- : no data)\n", pivot.reset_index().to_markdown(index=False), ""]
+    numbers = table[table["part"] != "Claims"]
+    if len(numbers):
+        same = numbers["status"].eq("reproduced").groupby(numbers["part"]).agg(["sum", "size"])
+        lines += [
+            f"- {part}: {int(row['sum'])} of {int(row['size'])} numbers reproduced" for part, row in same.iterrows()
+        ]
+        lines.append("")
+    lines += [
+        f"Tolerances: accuracies of the published files to the printed digits, of a run of one's own {RUN_POINTS:g} "
+        f"point; sizes and parameters to the printed digits. `Near-original` is within {100 * NEAR:g} point; an order "
+        f"is kept from Kendall's tau {ORDER:g}; a curve collapses where it falls halfway to its end; areas are under "
+        "accuracy over the pruned fraction, of run 0. Sizes and parameters are computed from the architecture and the "
+        "paper's masks, without weights.\n",
+        "## Every item\n",
+        table.fillna("").to_markdown(index=False, disable_numparse=True),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+STATUSES = ("reproduced", "differs", "not run", "not published")

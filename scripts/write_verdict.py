@@ -1,0 +1,59 @@
+"""Decide every item of the paper that data can decide."""
+
+import numpy as np
+import pandas as pd
+
+from gnorm import verdict
+from gnorm.files import atomic, read_json, write_text
+from gnorm.logs import log, start
+from gnorm.tables import html
+
+
+def of_run(root, models):
+    """What a finished suite holds."""
+
+    def gradients(model):
+        with np.load(f"{root}/{model}/gradient_change.npz", allow_pickle=False) as stored:
+            return dict(stored)
+
+    return verdict.Evidence(
+        tidy=pd.read_csv(f"{root}/tidy.csv"),
+        tolerance=verdict.RUN_POINTS,
+        entropy={model: read_json(f"{root}/{model}/entropy/diagnostics.json") for model in models},
+        gradients={model: gradients(model) for model in models},
+        splits={model: read_json(f"{root}/{model}/dataset/splits.json") for model in models},
+    )
+
+
+def of_published(root):
+    merged = pd.read_csv(f"{root}/entropy.csv").set_index("model").to_dict("index")
+    return verdict.Evidence(tidy=pd.read_csv(f"{root}/tidy.csv"), tolerance=verdict.PRINTED, merged=merged)
+
+
+def main(suite, models, run_folder, published_folder, parameters_file, csv, markdown, page):
+    run = of_run(run_folder, models) if run_folder else None
+    published = of_published(published_folder) if published_folder else None
+    table = verdict.decide(models, run, published, pd.read_csv(parameters_file))
+    for status, count in table["status"].value_counts().items():
+        log.info("%d %s", count, status)
+    with atomic(csv) as temporary:
+        table.to_csv(temporary, index=False)
+    write_text(markdown, verdict.markdown(table, run is not None, suite))
+    write_text(
+        page,
+        html(table.fillna(""), [False] * len(table.columns), "Every item of the paper that data decide.", "verdict"),
+    )
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], "verdict")
+    main(
+        snakemake.wildcards.suite,
+        snakemake.params.models,
+        snakemake.params.run,
+        snakemake.params.published,
+        snakemake.input.parameters,
+        snakemake.output.csv,
+        snakemake.output.markdown,
+        snakemake.output.page,
+    )
