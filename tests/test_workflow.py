@@ -39,7 +39,7 @@ def edit_config(folder: Path, **changes) -> None:
     path.write_text(yaml.safe_dump(config))
 
 
-AFTER_PRUNING = {"collect_results", "make_table", "make_workbook", "draw_figure", "write_report"}
+AFTER_PRUNING = {"collect_results", "make_table", "make_workbook", "draw_figure", "write_verdict", "write_report"}
 
 
 def test_a_second_run_does_nothing(smoke):
