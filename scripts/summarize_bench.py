@@ -195,8 +195,8 @@ def markdown(table, machines, settings):
     measured = "\n".join(f"- {what}: {machine}." for what, machine in machines.items())
     text = [
         "# Benchmark\n",
-        f"Measured by `make bench`, medians of at least {settings['repeats']} repeats taken by turns; low and high are the "
-        f"least and the most. A ratio is that of the same round.\n\n{measured}\n",
+        f"Measured by `make bench`, medians of at least {settings['repeats']} repeats taken by turns; low and high "
+        f"are the least and the most. A ratio is that of the same round.\n\n{measured}\n",
         "Models have the paper's shapes with random weights; rows are random tokens with log-normal lengths around "
         "assumed means, as the datasets are not read. XLM-RoBERTa has BERT's encoder: its accuracy and entropy are "
         f"not measured again. Accuracy and entropy are those of {settings['evaluated']} rows. Peak memory is what "
