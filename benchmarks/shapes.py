@@ -29,7 +29,7 @@ class Shape:
 
 SHAPES = {
     "BERT": Shape("bert", 12, 12, 768, 21128, 512, 3, 20, 32, 32, 12),
-    "ALBERT": Shape("albert", 12, 12, 768, 30000, 512, 3, 32, 32, 32, 1),
+    "ALBERT": Shape("albert", 12, 12, 768, 30000, 512, 3, 30, 32, 32, 1),
     "RoBERTa": Shape("roberta", 24, 16, 1024, 50265, 514, 2, 16, 4, 4, 24),
     "XLM-RoBERTa": Shape("xlm-roberta", 12, 12, 768, 250002, 514, 20, 20, 8, 8, 12),
     "MiniLM": Shape("bert", 6, 12, 384, 30522, 512, 2, 20, 32, 32, 0),

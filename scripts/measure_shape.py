@@ -1,5 +1,6 @@
 """Time one model shape: a greedy step, accuracy and entropy, naively and here."""
 
+import copy
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from benchmarks import clock, naive, shapes
+from gnorm import checkpoints
 from gnorm.batches import in_order, make
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
@@ -42,7 +44,7 @@ class Notes:
         log.info("%s, seconds of the last round: %s", section, last)
 
 
-def step(notes, model, heads, shape, tokenizer, tokens, repeats):
+def step(notes, stock, model, heads, shape, tokenizer, tokens, repeats):
     """Scoring, against the naive procedures on a few rows, and against its floor on a full batch."""
     rows = shapes.rows(shape, shape.rows)
     one, fixed, made = (
@@ -51,11 +53,11 @@ def step(notes, model, heads, shape, tokenizer, tokens, repeats):
         make(tokenizer, rows, tokens),
     )
     full = make(tokenizer, shapes.rows(shape, round(FULL / shape.length)), tokens)
-    naive.notebooks(model, heads, fixed, 1)  # what is first allocates
+    naive.notebooks(stock, heads, fixed, 1)  # what is first allocates
     gnorm.score(model, heads, full)
     procedures = {
-        "notebooks": lambda: naive.notebooks(model, heads, fixed, shape.passes),
-        "sentences": lambda: naive.sentences(model, heads, one),
+        "notebooks": lambda: naive.notebooks(stock, heads, fixed, shape.passes),
+        "sentences": lambda: naive.sentences(stock, heads, one),
         "engine": lambda: gnorm.score(model, heads, made),
     }
     notes.compare("step", procedures, repeats)
@@ -63,27 +65,27 @@ def step(notes, model, heads, shape, tokenizer, tokens, repeats):
         "engine": lambda: gnorm.score(model, heads, full),
         "floor": lambda: naive.floor(model, heads, full),
     }
-    notes.compare("full", at_full, repeats)
+    notes.compare("full", at_full, repeats + 2)  # they are near each other
     notes.add("tokens", "step", real_tokens(made), unit="tokens")
     notes.add("tokens", "full", real_tokens(full), unit="tokens")
     notes.add("tokens", "length", shape.length, unit="tokens")
     notes.add("tokens", "budget", max(batch.tokens for batch in full), unit="tokens")
-    return {**at_full, "notebooks": lambda: naive.notebooks(model, heads, fixed, 1)}
+    return {"engine": at_full["engine"], "notebooks": lambda: naive.notebooks(stock, heads, fixed, 1)}
 
 
-def evaluation(notes, model, heads, shape, tokenizer, tokens, repeats, evaluated):
+def evaluation(notes, stock, model, heads, shape, tokenizer, tokens, repeats, evaluated):
     """Accuracy and entropy, one sentence at a time and here."""
     rows = shapes.rows(shape, evaluated)
     one, made = in_order(tokenizer, rows, 1), make(tokenizer, rows, tokens)
     accuracy = {
-        "one at a time": lambda: naive.accuracy(model, one),
+        "one at a time": lambda: naive.accuracy(stock, one),
         "here": lambda: Evaluation(made, heads).accuracy(model),
     }
     entropies = {
-        "one at a time": lambda: naive.entropy(model, heads, one),
+        "one at a time": lambda: naive.entropy(stock, heads, one),
         "here": lambda: entropy.score(model, heads, made),
     }
-    naive.accuracy(model, one[:8])
+    naive.accuracy(stock, one[:8])
     notes.compare("accuracy", accuracy, repeats)
     notes.compare("entropy", entropies, repeats)
     notes.add("tokens", "accuracy", real_tokens(made), unit="tokens")
@@ -91,12 +93,13 @@ def evaluation(notes, model, heads, shape, tokenizer, tokens, repeats, evaluated
 
 def main(name, repeats, evaluated, output):
     shape = shapes.SHAPES[name]
-    model, heads = shapes.build(shape)
+    stock, heads = shapes.build(shape)  # as the library makes it, and as it is loaded here
+    model = checkpoints.fuse(copy.deepcopy(stock))
     tokenizer, tokens = shapes.Ids(shape), LARGEST[model.device.type]
     notes = Notes(name)
-    work = step(notes, model, heads, shape, tokenizer, tokens, repeats) if shape.passes else {}
+    work = step(notes, stock, model, heads, shape, tokenizer, tokens, repeats) if shape.passes else {}
     if name not in shapes.SAME_ENCODER:
-        evaluation(notes, model, heads, shape, tokenizer, tokens, repeats, evaluated)
+        evaluation(notes, stock, model, heads, shape, tokenizer, tokens, repeats, evaluated)
     # Memory last: measuring it makes allocations slower.
     for repeat in range(repeats):
         for procedure, pass_ in work.items():

@@ -7,7 +7,7 @@ import oracles
 import pytest
 import torch
 
-from gnorm import surgery
+from gnorm import checkpoints, surgery
 from gnorm.accounting import count
 from gnorm.heads import head_map
 
@@ -97,3 +97,14 @@ def test_an_unknown_family_is_named():
     config = DistilBertConfig(dim=8, n_heads=2, n_layers=1, hidden_dim=8, vocab_size=10)
     with pytest.raises(UserError, match="'distilbert'; known: albert, bert"):
         head_map(DistilBertForSequenceClassification(config))
+
+
+def test_the_fused_activation_is_the_same_function(make_tiny):
+    tiny = make_tiny("albert")
+    assert tiny.model.config.hidden_act == "gelu_new"
+    (batch,) = tiny.batches(4, tokens=10_000)
+    before = tiny.model(**batch.inputs).logits
+    fused = checkpoints.fuse(copy.deepcopy(tiny.model))
+    kinds = {type(module).__name__ for module in fused.modules()}
+    assert "GELU" in kinds and "NewGELUActivation" not in kinds
+    assert (fused(**batch.inputs).logits - before).abs().max() < 1e-12
