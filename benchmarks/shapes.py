@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig
+from transformers import AutoModelForSequenceClassification
 
+from gnorm import paper
+from gnorm.architectures import config
 from gnorm.checkpoints import device
 from gnorm.heads import HeadMap, head_map
 
@@ -27,32 +29,21 @@ class Shape:
     passes: int  # passes over the rows that the notebook makes for one step; 0 if there is no notebook
 
 
+def _papers(name: str, **own) -> Shape:
+    said = paper.MODELS[name]
+    same = ("family", "layers", "heads", "width", "vocabulary", "positions", "classes")
+    return Shape(**{key: getattr(said, key) for key in same}, **own)
+
+
 SHAPES = {
-    "BERT": Shape("bert", 12, 12, 768, 21128, 512, 3, 20, 32, 32, 12),
-    "ALBERT": Shape("albert", 12, 12, 768, 30000, 512, 3, 30, 32, 32, 1),
-    "RoBERTa": Shape("roberta", 24, 16, 1024, 50265, 514, 2, 16, 4, 4, 24),
-    "XLM-RoBERTa": Shape("xlm-roberta", 12, 12, 768, 250002, 514, 20, 20, 8, 8, 12),
-    "MiniLM": Shape("bert", 6, 12, 384, 30522, 512, 2, 20, 32, 32, 0),
+    "BERT": _papers("BERT", length=20, batch=32, rows=32, passes=12),
+    "ALBERT": _papers("ALBERT", length=30, batch=32, rows=32, passes=1),
+    "RoBERTa": _papers("ROBERTA", length=16, batch=4, rows=4, passes=24),
+    "XLM-RoBERTa": _papers("XLM_ROBERTA", length=20, batch=8, rows=8, passes=12),
+    "MiniLM": Shape("bert", 6, 12, 384, 30522, 512, 2, length=20, batch=32, rows=32, passes=0),
 }
 SAME_ENCODER = {"XLM-RoBERTa": "BERT"}  # accuracy and entropy would cost the same minutes again
-NARROW = Shape("bert", 12, 4, 128, 1000, 512, 2, 20, 32, 32, 0)  # deep and cheap
-
-
-def config(shape: Shape, layers: int | None = None) -> PretrainedConfig:
-    roberta = "roberta" in shape.family
-    return AutoConfig.for_model(
-        shape.family,
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        num_hidden_layers=layers or shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=4 * shape.width,
-        max_position_embeddings=shape.positions,
-        num_labels=shape.classes,
-        type_vocab_size=1 if roberta else 2,
-        pad_token_id=1 if roberta else 0,
-        **({"embedding_size": 128} if shape.family == "albert" else {}),
-    )
+NARROW = Shape("bert", 12, 4, 128, 1000, 512, 2, length=20, batch=32, rows=32, passes=0)  # deep and cheap
 
 
 def build(shape: Shape, layers: int | None = None) -> tuple[torch.nn.Module, HeadMap]:

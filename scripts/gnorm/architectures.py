@@ -1,13 +1,23 @@
-"""The paper's architectures as HuggingFace configurations."""
+"""Architectures of the paper's families as HuggingFace configurations."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from transformers import AutoConfig, PretrainedConfig
 
-from gnorm.paper import Reported
+
+class Architecture(Protocol):
+    family: str
+    layers: int
+    heads: int
+    width: int
+    vocabulary: int
+    positions: int
+    classes: int
 
 
-def config(of: Reported, layers: int | None = None) -> PretrainedConfig:
+def config(of: Architecture, layers: int | None = None) -> PretrainedConfig:
     roberta = "roberta" in of.family
     return AutoConfig.for_model(
         of.family,
