@@ -14,6 +14,7 @@ def main(results: Path, figures: Path) -> None:
         ("tables", results / "tables"),
         ("workbook", results / "all.xlsx"),
         ("all rows", results / "tidy.csv"),
+        ("verdict", results / "verdict.md"),
         ("report", results / "report.html"),
     ):
         print(f"{name:9} {path}")
