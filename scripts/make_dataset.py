@@ -8,6 +8,8 @@ from gnorm.logs import log, start
 
 
 def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, page_file, tokenizer_folder):
+    if dataset.get("classes") == "model":
+        dataset = dataset | {"classes": data.model_classes(checkpoint["path"])}
     rows, splits, classes = data.make(dataset, counts, seed)
     log.info("%d rows", len(rows))
     if checkpoint["source"] == "train":

@@ -33,9 +33,13 @@ def load(
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
     )
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    tokenizer = load_tokenizer(folder)
     tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
     return model.to(on or device()).eval().requires_grad_(False), tokenizer
+
+
+def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def positions(model: nn.Module) -> int:
