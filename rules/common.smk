@@ -31,9 +31,8 @@ BENCH = {
     "repeats": 3,
     "evaluated": 256,
 }
-FETCH_RETRIES = (
-    0 if SETTINGS["hub_mirror"] else 3
-)  # a network may come back, a missing file does not
+# A network may come back, a file missing from the mirror does not.
+FETCH_RETRIES = 0 if SETTINGS["hub_mirror"] else 3
 TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
 
 
