@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pandas as pd
 import pytest
 from conftest import ROOT, copy_workflow, snakemake
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 
 from gnorm import UserError, data, hub
 
@@ -98,7 +98,8 @@ def point_at(monkeypatch):
 
     def point(url):
         monkeypatch.setattr(constants, "ENDPOINT", url)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+        template = url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     return point
@@ -202,7 +203,7 @@ configs:
 
 def test_a_dataset_from_the_hub(fake_hub, tmp_path):
     csv, parquet = TABLE.to_csv(index=False).encode(), TABLE.to_parquet(index=False)
-    fake_hub.repositories["datasets/a/plain"] = {"train.csv": b"text,labels\n", "valid.csv": csv, "plain.py": b"no"}
+    fake_hub.repositories["datasets/a/plain"] = {"train.csv": csv + b"five,en\n", "valid.csv": csv, "plain.py": b"no"}
     hub.fetch_dataset("a/plain", "main", None, "validation", None, tmp_path / "dataset.parquet")
     assert pd.read_parquet(tmp_path / "dataset.parquet").equals(TABLE)
     fake_hub.repositories["datasets/a/card"] = {

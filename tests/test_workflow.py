@@ -216,27 +216,30 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py") if path.s
 @pytest.fixture(scope="session")
 def declared_inputs(smoke) -> dict[str, set[str]]:
     """Script -> the modules that every job of its rule has as inputs, as a dry-run prints them."""
-    made = snakemake(smoke, "-n", "--forceall", *SMOKE)
-    blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", made.stdout + made.stderr, re.M)
+    made = snakemake(smoke, "-n", "--forceall", *SMOKE, "--", "all", "bench")
+    fetched = snakemake(smoke, "-n", "--forceall", "--config", "suite=paper", "--", "datasets")
+    said = "".join([made.stdout, made.stderr, fetched.stdout, fetched.stderr])
+    blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", said, re.M)
     found: dict[str, set[str]] = {}
     for rule, inputs in blocks:
-        modules = {name for name in inputs.split(", ") if name.startswith("scripts/")}
+        modules = {name for name in inputs.split(", ") if name.startswith(("scripts/", "benchmarks/"))}
         found[rule] = found.get(rule, modules) & modules
     return found
 
 
 @pytest.fixture(scope="session")
 def loaded_modules() -> dict[str, set[str]]:
-    """Script -> the modules of the package that importing it really loads."""
+    """Script -> the modules of the project that importing it really loads."""
     program = """
 import importlib, json, sys
 sys.path.insert(0, "scripts")
+own = lambda: [n for n in sys.modules if n.split(".")[0] in ("gnorm", "benchmarks")]
 found = {}
 for script in sys.argv[1:]:
-    for name in [n for n in sys.modules if n.split(".")[0] == "gnorm"]:
+    for name in own():
         del sys.modules[name]
     importlib.import_module(script)
-    found[script] = [m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "gnorm"]
+    found[script] = [sys.modules[name].__file__ for name in own()]
 print(json.dumps(found))
 """
     command = [sys.executable, "-c", program, *SCRIPTS]

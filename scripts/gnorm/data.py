@@ -9,6 +9,7 @@ from pathlib import Path
 
 import datasets
 import numpy as np
+import pyarrow
 
 from gnorm import UserError, corpora
 from gnorm.files import atomic, read_json
@@ -16,6 +17,7 @@ from gnorm.rows import NO_CLASS
 
 datasets.disable_progress_bars()
 LISTS = ("train", "calibration", "entropy", "evaluation")
+UNREADABLE = (datasets.exceptions.DatasetsError, pyarrow.ArrowException)  # what a broken file raises
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 
@@ -58,7 +60,7 @@ def read_file(path: str | Path) -> datasets.Dataset:
             return datasets.load_dataset(
                 FORMATS[path.suffix], data_files=str(path), split="train", cache_dir=cache, keep_in_memory=True
             )
-        except datasets.exceptions.DatasetGenerationError as error:
+        except UNREADABLE as error:
             raise UserError(f"dataset {path} cannot be read ({reason(error)})") from error
 
 

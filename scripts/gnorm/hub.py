@@ -25,6 +25,7 @@ from huggingface_hub.errors import (
     FileMetadataError,
     GatedRepoError,
     HfHubHTTPError,
+    LocalEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -162,11 +163,12 @@ def _explained(kind: str, name: str, revision: str, instead: str) -> Iterator[No
         message = f"the {kind} {name} has no revision {revision!r} on the hub: correct `revision:` in the suite"
         raise UserError(f"{message}, or {instead}") from error
     except (requests.RequestException, FileMetadataError) as error:
-        answer = getattr(error, "response", None)
-        if isinstance(error, HfHubHTTPError) and answer is not None:
-            said = f"answers with HTTP status {answer.status_code}"
+        # A file that cannot be had is a missing local file to the library; why is in its cause.
+        first = (error.__cause__ or error) if isinstance(error, LocalEntryNotFoundError) else error
+        if isinstance(first, HfHubHTTPError) and first.response is not None:
+            said = f"answers with HTTP status {first.response.status_code}"
         else:
-            said = f"cannot be reached ({type(error).__name__})"
+            said = f"cannot be reached ({type(first).__name__})"
         message = f"the hub {constants.ENDPOINT} {said} for the {kind} {name}: run again once it can be reached"
         raise UserError(f"{message}, or {instead}") from error
 
@@ -188,5 +190,6 @@ def _read_repository(
         return datasets.load_dataset(
             path, config, split=split, cache_dir=str(cache), keep_in_memory=True, verification_mode="no_checks"
         )
-    except datasets.exceptions.DatasetsError as error:
-        raise UserError(f"the dataset {name} cannot be read ({data.reason(error)}): {instead}") from error
+    except (FileNotFoundError, *data.UNREADABLE) as error:
+        said = data.reason(error).replace(path, name)
+        raise UserError(f"the dataset {name} cannot be read ({said}): {instead}") from error
