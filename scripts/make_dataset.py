@@ -2,7 +2,7 @@
 
 from html import escape
 
-from gnorm import UserError, data, tokenizer
+from gnorm import UserError, data, records, tokenizer
 from gnorm.files import atomic, write_json, write_text
 from gnorm.logs import log, start
 
@@ -28,7 +28,7 @@ def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summar
         raise UserError(f"{name}: no row is left to evaluate")
     with atomic(tokenizer_folder) as temporary:
         built.save_pretrained(temporary)
-    data.write(rows, rows_file)
+    records.write(rows, rows_file)
     write_json(splits_file, {"classes": classes, **splits})
     summary = data.summary(name, rows, splits, lengths, built.model_max_length)
     write_text(summary_file, summary)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow
 
-from gnorm import UserError, corpora
-from gnorm.files import atomic, read_json
+from gnorm import UserError, corpora, records
+from gnorm.files import read_json
 from gnorm.rows import NO_CLASS
 
-datasets.disable_progress_bars()
 LISTS = ("train", "calibration", "entropy", "evaluation")
-UNREADABLE = (datasets.exceptions.DatasetsError, pyarrow.ArrowException)  # what a broken file raises
-FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 
 def make(dataset: dict, counts: dict, seed: int) -> tuple[datasets.Dataset, dict[str, list[int]], list[str]]:
@@ -48,32 +43,9 @@ def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:
     )
 
 
-def read_file(path: str | Path) -> datasets.Dataset:
-    """The records of a CSV, JSON lines or parquet file, as they are."""
-    path = Path(path)
-    if path.suffix not in FORMATS:
-        raise UserError(f"dataset {path}: the file must end in one of {', '.join(FORMATS)}")
-    if not path.exists():
-        raise UserError(f"dataset {path} does not exist; set `path:` of the dataset in the suite")
-    with tempfile.TemporaryDirectory() as cache:
-        try:
-            return datasets.load_dataset(
-                FORMATS[path.suffix], data_files=str(path), split="train", cache_dir=cache, keep_in_memory=True
-            )
-        except UNREADABLE as error:
-            raise UserError(f"dataset {path} cannot be read ({reason(error)})") from error
-
-
-def reason(error: BaseException) -> str:
-    """What went wrong in the first place, as one line."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def _from_file(dataset: dict) -> datasets.Dataset:
     path = Path(dataset["path"])
-    table = read_file(path)
+    table = records.read(path)
     columns = [dataset["text"], dataset["label"], *([dataset["pair"]] if dataset["pair"] else [])]
     for column in columns:
         if column not in table.column_names:
@@ -143,11 +115,6 @@ def _first(rows: list[int], count: int) -> list[int]:
     if count > len(rows):
         raise UserError(f"rows.entropy asks for {count} rows, but the dataset has {len(rows)}")
     return sorted(rows[:count])
-
-
-def write(rows: datasets.Dataset, path: str | Path) -> None:
-    with atomic(path) as temporary:
-        rows.to_parquet(temporary)
 
 
 def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int], limit: int) -> str:

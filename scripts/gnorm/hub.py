@@ -31,7 +31,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import disable_progress_bars, reset_sessions
 
-from gnorm import UserError, data
+from gnorm import UserError, records
 from gnorm.files import atomic
 from gnorm.logs import log
 
@@ -76,14 +76,14 @@ def fetch_dataset(
             have = ", ".join(sorted(file.name for file in place.iterdir())) if place.is_dir() else ""
             there = f"; the folder has {have}" if have else ""
             raise UserError(f"the mirror has no split {split!r} of the dataset {name}: {put}{there}")
-        data.write(data.read_file(found), path)
+        records.write(records.read(found), path)
         return
     instead = f"{put} and run with --config hub_mirror=DIR"
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=Path(path).parent) as scratch:
         repository, cache = Path(scratch, "repository"), Path(scratch, "cache")
         _download("dataset", name, revision, dataset_files, repository, instead)
-        data.write(_read_repository(repository, cache, name, config, split, instead), path)
+        records.write(_read_repository(repository, cache, name, config, split, instead), path)
 
 
 def model_files(names: Iterable[str], where: str) -> list[str]:
@@ -190,6 +190,6 @@ def _read_repository(
         return datasets.load_dataset(
             path, config, split=split, cache_dir=str(cache), keep_in_memory=True, verification_mode="no_checks"
         )
-    except (FileNotFoundError, *data.UNREADABLE) as error:
-        said = data.reason(error).replace(path, name)
+    except (FileNotFoundError, *records.UNREADABLE) as error:
+        said = records.reason(error).replace(path, name)
         raise UserError(f"the dataset {name} cannot be read ({said}): {instead}") from error
