@@ -28,11 +28,11 @@ bench: env ## speed and memory beside the naive procedures; 15 minutes on 2 core
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
-test: env ## all tests; minutes, most of them for the suite mini unless `make demo` ran before
+test: env ## all tests; minutes, most of them for the suites mini (unless `make demo` ran before) and paper
 	$(BIN)/python -m pytest -q
 
-test-quick: env ## tests without the suite mini
-	$(BIN)/python -m pytest -q -m "not mini"
+test-quick: env ## tests without the suites mini and paper
+	$(BIN)/python -m pytest -q -m "not mini and not paper"
 
 lint: env ## ruff, snakefmt and snakemake --lint
 	$(BIN)/ruff check .

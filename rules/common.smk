@@ -34,6 +34,8 @@ BENCH = {
     "repeats": 3,
     "evaluated": 256,
 }
+# A network may come back, a file missing from the mirror does not.
+FETCH_RETRIES = 0 if SETTINGS["hub_mirror"] else 3
 TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
 
 
@@ -70,15 +72,42 @@ def dataset_code(wildcards):
     return code("make_dataset", *corpora)
 
 
-def outside(*sections):
-    """Files that a suite entry takes from outside the workflow; of a folder, every file in it."""
+# Where a model's dataset and checkpoint are once fetched from the hub, and what they then are a source of.
+FETCHED = {
+    "dataset": ("results/{suite}/{model}/download/dataset.parquet", "file"),
+    "checkpoint": ("results/{suite}/{model}/download/model", "local"),
+}
+
+
+def at_hand(section):
+    """A model's dataset or checkpoint entry, as a parameter; one from the hub as what it is once fetched."""
 
     def look_up(wildcards):
-        paths = [MODELS[wildcards.model][section].get("path") for section in sections]
+        entry = MODELS[wildcards.model][section]
+        if entry["source"] != "hub":
+            return entry
+        path, source = FETCHED[section]
+        kept = {
+            key: entry[key] for key in entry if key not in ("id", "revision", "config", "split")
+        }
+        return kept | {"source": source, "path": path.format(suite=SUITE, model=wildcards.model)}
+
+    return look_up
+
+
+def outside(*sections):
+    """Files that a suite entry takes from outside the workflow, or from the hub; of a folder, every file in it."""
+
+    def look_up(wildcards):
         found = []
-        for path in map(Path, filter(None, paths)):
-            found += sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        return [str(path) for path in found]
+        for section in sections:
+            path = at_hand(section)(wildcards).get("path")
+            if MODELS[wildcards.model][section]["source"] == "hub":
+                found.append(path)
+            elif path:
+                inside = sorted(p for p in Path(path).rglob("*") if p.is_file())
+                found += map(str, inside if Path(path).is_dir() else [path])
+        return found
 
     return look_up
 
@@ -294,7 +323,7 @@ def verdict_inputs(wildcards):
 
 def tokenizer_settings(wildcards):
     """Of a model's checkpoint entry, what its tokenizer depends on."""
-    entry = MODELS[wildcards.model]["checkpoint"]
+    entry = at_hand("checkpoint")(wildcards)
     return {
         key: entry[key]
         for key in ("source", "path", "family", "vocabulary", "length")

@@ -11,6 +11,50 @@ rule checkpoints:
         expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=MODELS),
 
 
+rule fetch_dataset:
+    input:
+        code=code("fetch_dataset"),
+    output:
+        FETCHED["dataset"][0],
+    log:
+        "results/{suite}/logs/fetch_dataset/{model}.log",
+    retries: FETCH_RETRIES
+    conda:
+        "../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+    params:
+        id=setting("dataset", "id"),
+        revision=setting("dataset", "revision"),
+        config=setting("dataset", "config"),
+        split=setting("dataset", "split"),
+        mirror=SETTINGS["hub_mirror"],
+    script:
+        "../scripts/fetch_dataset.py"
+
+
+rule fetch_model:
+    input:
+        code=code("fetch_model"),
+    output:
+        directory(FETCHED["checkpoint"][0]),
+    log:
+        "results/{suite}/logs/fetch_model/{model}.log",
+    retries: FETCH_RETRIES
+    conda:
+        "../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+    params:
+        id=setting("checkpoint", "id"),
+        revision=setting("checkpoint", "revision"),
+        mirror=SETTINGS["hub_mirror"],
+    script:
+        "../scripts/fetch_model.py"
+
+
 rule make_dataset:
     input:
         outside("dataset", "checkpoint"),
@@ -34,7 +78,7 @@ rule make_dataset:
     resources:
         mem_mb=4000,
     params:
-        dataset=setting("dataset"),
+        dataset=at_hand("dataset"),
         checkpoint=tokenizer_settings,
         counts=setting("rows"),
         seed=SETTINGS["seed"],
@@ -64,7 +108,7 @@ rule make_checkpoint:
         mem_mb=JOBS["memory_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
-        checkpoint=setting("checkpoint"),
+        checkpoint=at_hand("checkpoint"),
         seed=SETTINGS["seed"],
         threads=JOBS["threads"],
     script:

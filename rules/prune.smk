@@ -40,7 +40,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             reuse_mb=JOBS["reuse_mb"],
         params:
             dataset_folder=subpath(input.rows, parent=True),
-            strategy=lambda wildcards: SETTINGS["strategies"][wildcards.strategy],
+            strategy=lambda wildcards: MODELS[wildcards.model]["strategies"][wildcards.strategy],
             seed=SETTINGS["seed"],
             stop=SETTINGS["stop"],
             tokens=JOBS["batch_tokens"],

@@ -1,7 +1,6 @@
 """Train a model, or take one from a folder, and save it beside its tokenizer."""
 
 import torch
-from transformers import AutoTokenizer
 
 from gnorm import UserError, checkpoints
 from gnorm.files import read_json, write_json
@@ -12,7 +11,7 @@ from gnorm.rows import read
 
 def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder, local_files_only=True)
+    tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
     if checkpoint["source"] == "train":
         model = checkpoints.train(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
     else:

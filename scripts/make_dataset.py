@@ -2,12 +2,14 @@
 
 from html import escape
 
-from gnorm import UserError, data, tokenizer
+from gnorm import UserError, data, records, tokenizer
 from gnorm.files import atomic, write_json, write_text
 from gnorm.logs import log, start
 
 
 def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, page_file, tokenizer_folder):
+    if dataset.get("classes") == "model":
+        dataset = dataset | {"classes": data.model_classes(checkpoint["path"])}
     rows, splits, classes = data.make(dataset, counts, seed)
     log.info("%d rows", len(rows))
     if checkpoint["source"] == "train":
@@ -26,7 +28,7 @@ def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summar
         raise UserError(f"{name}: no row is left to evaluate")
     with atomic(tokenizer_folder) as temporary:
         built.save_pretrained(temporary)
-    data.write(rows, rows_file)
+    records.write(rows, rows_file)
     write_json(splits_file, {"classes": classes, **splits})
     summary = data.summary(name, rows, splits, lengths, built.model_max_length)
     write_text(summary_file, summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -83,10 +84,21 @@ def copy_workflow(target: Path) -> Path:
     return target
 
 
-def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+def snakemake(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")} | variables
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=1500)
+
+
+def planned(folder: Path, *arguments: str) -> dict[str, int]:
+    """Rule -> number of jobs that a dry-run plans."""
+    made = snakemake(folder, "-n", *arguments, "--quiet", "rules")
+    assert made.returncode == 0, made.stderr[-3000:]
+    if "Nothing to be done" in made.stdout + made.stderr:
+        return {}
+    table = (made.stdout + made.stderr).split("Job stats:")[-1]
+    found = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+    return {name: count for name, count in found.items() if name not in ("total", "all")}
 
 
 def finish(folder: Path, suite: str) -> Path:

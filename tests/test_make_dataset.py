@@ -15,7 +15,7 @@ from gnorm import UserError, batches, corpora, data, tokenizer
 from gnorm.rows import NO_CLASS, read
 
 NAMES = ("finance", "inference", "tweets", "languages")
-COUNTS = {"train": 60, "calibration": 30, "entropy": "same", "evaluation": 20}
+COUNTS = {"train": 60, "calibration": 30, "entropy": "same", "evaluation": 20, "disjoint": True}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -56,6 +56,15 @@ def test_same_rows_for_calibration_and_evaluation():
     assert whole["entropy"] == list(range(30))
 
 
+def test_lists_that_overlap_start_at_the_first_row():
+    counts = COUNTS | {"train": 0, "calibration": 5, "entropy": 8, "evaluation": 4, "disjoint": False}
+    splits = data.split([0, NO_CLASS, 1, 1, NO_CLASS, 0, 0, 1, 0], counts, "as_is", 0)
+    assert splits["calibration"] == [0, 1, 2, 3, 4] and splits["entropy"] == list(range(8))
+    assert splits["evaluation"] == [0, 2, 3, 5]
+    with pytest.raises(UserError, match="rows.evaluation asks for 4 rows, but only 2 are left"):
+        data.split([0, NO_CLASS, 1], counts, "as_is", 0)
+
+
 def test_too_many_rows_asked_for():
     with pytest.raises(UserError, match=r"rows.evaluation asks for 20 rows, but only 3 are left"):
         data.split([0, 1, 0], COUNTS, "as_is", 0)
@@ -77,7 +86,7 @@ def test_files(tmp_path, kind):
         table.to_json(path, orient="records", lines=True)
     else:
         table.to_parquet(path)
-    counts = {"train": 0, "calibration": 4, "entropy": "same", "evaluation": 3}
+    counts = COUNTS | {"train": 0, "calibration": 4, "evaluation": 3}
     rows, splits, _ = data.make(FILE | {"path": str(path)}, counts, seed=0)
     assert rows["label"] == [0, 1, NO_CLASS] * 3
     assert len(splits["evaluation"]) == 3 and sorted(os.listdir(tmp_path)) == [path.name]
@@ -97,6 +106,31 @@ def test_bad_files_are_explained(tmp_path, content, change, message):
         data.make(FILE | {"path": str(tmp_path / "rows.csv")} | change, COUNTS, seed=0)
     with pytest.raises(UserError, match="does not exist"):
         data.make(FILE | {"path": str(tmp_path / "none.csv")}, COUNTS, seed=0)
+
+
+def test_unreadable_files_are_explained(tmp_path):
+    (tmp_path / "rows.parquet").write_text("not parquet")
+    with pytest.raises(UserError, match="rows.parquet cannot be read") as caught:
+        data.make(FILE | {"path": str(tmp_path / "rows.parquet")}, COUNTS, seed=0)
+    assert "\n" not in str(caught.value)
+
+
+def test_classes_named_by_the_model(make_tiny, tmp_path):
+    tiny = make_tiny("bert")
+    tiny.model.config.id2label = {2: "maybe", 0: "yes", 1: "no"}
+    tiny.model.save_pretrained(tmp_path / "model")
+    tiny.tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "rows.csv").write_text("t,y\na,no\nb,yes\nc,?\nd,maybe\n")
+    dataset = FILE | {"path": str(tmp_path / "rows.csv"), "classes": "model", "order": "as_is"}
+    checkpoint = {"source": "local", "path": str(tmp_path / "model")}
+    counts = COUNTS | {"train": 0, "calibration": 4, "evaluation": "same"}
+    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "summary.html", "tokenizer")]
+    make_dataset.main("BERT", dataset, checkpoint, counts, 1, *paths)
+    assert json.loads(paths[1].read_text())["classes"] == ["yes", "no", "maybe"]
+    assert [row["label"] for row in read(tmp_path, "calibration")] == [1, 0, NO_CLASS, 2]
+    (tmp_path / "model/config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"does not name its classes \(id2label\): list `classes:`"):
+        data.model_classes(tmp_path / "model")
 
 
 TASKS = dict(zip(tokenizer.FAMILIES, NAMES, strict=True))

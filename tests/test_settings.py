@@ -60,7 +60,84 @@ def test_a_strategy_may_have_settings_of_its_own():
     assert found["strategies"]["greedy_gnorm"]["settings"]["objective"] == "logit_norm"
 
 
+def paper(tmp_path, **changes):
+    """The suite `paper` with changes to BERT's entry, under the name `mine`, in a copy of the workflow."""
+    copy_workflow(tmp_path)
+    suite = yaml.safe_load((tmp_path / "suites/paper.yaml").read_text())
+    suite["models"]["BERT"] |= changes
+    (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump(suite))
+    return tmp_path
+
+
+def test_hub_entries_have_defaults(tmp_path):
+    dataset = {"source": "hub", "id": "a/b", "split": "train", "text": "t", "label": "l", "classes": "model"}
+    root = paper(tmp_path, dataset=dataset, checkpoint={"source": "hub", "id": "a/b"})
+    bert = settings.load(CONFIG | {"suite": "mine"}, root)["models"]["BERT"]
+    assert bert["checkpoint"] == {"source": "hub", "id": "a/b", "revision": "main"}
+    assert bert["dataset"] == dataset | {
+        "revision": "main",
+        "config": None,
+        "pair": None,
+        "unscored": [],
+        "order": "as_is",
+    }
+    assert bert["rows"]["disjoint"] is True and settings.load(CONFIG, root)["hub_mirror"] is None
+
+
+def test_a_model_may_have_a_size_of_batches_of_its_own():
+    """Only where batches count, and a strategy that names a size keeps it."""
+    config = CONFIG | {"suite": "paper"}
+    by_sentence = settings.load(config, ROOT)["models"]["ROBERTA"]["strategies"]
+    assert by_sentence == settings.load(config, ROOT)["strategies"]
+    own = {"score": "gnorm", "settings": {"granularity": "batch", "batch_rows": 32}}
+    config |= {"scores": {"gnorm": {"granularity": "batch"}}, "strategies": CONFIG["strategies"] | {"own": own}}
+    found = settings.load(config, ROOT)["models"]
+    sizes = {model: entry["strategies"]["greedy_gnorm"]["settings"]["batch_rows"] for model, entry in found.items()}
+    assert sizes == {"BERT": 32, "ALBERT": 32, "ROBERTA": 4, "XLM_ROBERTA": 8}
+    assert found["ROBERTA"]["strategies"]["own"]["settings"]["batch_rows"] == 32
+    assert "batch_rows" not in found["ROBERTA"]["strategies"]["ae"]["settings"]
+
+
+HUB_MISTAKES = [
+    ({"checkpoint": {"source": "hub", "id": "bert"}}, "checkpoint.id: must be owner/name, as on the hub, got 'bert'"),
+    ({"checkpoint": {"source": "hub", "id": "a/b/c"}}, "checkpoint.id: must be owner/name, as on the hub"),
+    ({"checkpoint": {"source": "hub"}}, "models.BERT.checkpoint: the key 'id' is missing"),
+    ({"checkpoint": {"source": "hub", "id": "a/b", "revison": "x"}}, "did you mean 'revision'?"),
+    (
+        {"checkpoint": {"source": "hubb", "id": "a/b"}},
+        "checkpoint.source: there is no source 'hubb'; did you mean 'hub'?",
+    ),
+    (
+        {"dataset": {"source": "hub", "id": "a/b", "text": "t", "label": "l", "classes": "model"}},
+        "models.BERT.dataset: the key 'split' is missing",
+    ),
+    (
+        {"dataset": {"source": "file", "path": "a.csv", "text": "t", "label": "l", "classes": "modle"}},
+        "dataset.classes: there is no value 'modle'; did you mean 'model'? allowed: model, a list of at least 2",
+    ),
+    (
+        {
+            "dataset": {"source": "file", "path": "a.csv", "text": "t", "label": "l", "classes": "model"},
+            "checkpoint": {"source": "train", "family": "bert"},
+            "rows": {"train": 5, "calibration": 5, "evaluation": 5},
+        },
+        "models.BERT.dataset.classes: `model` goes with a checkpoint that exists",
+    ),
+    ({"rows": {"calibration": 5, "evaluation": 5, "disjoint": "no"}}, "rows.disjoint: must be of type boolean"),
+    ({"batch_rows": 0}, "models.BERT.batch_rows: must be at least 1, got 0"),
+]
+
+
+@pytest.mark.parametrize("changes,message", HUB_MISTAKES)
+def test_mistakes_in_entries_from_the_hub(tmp_path, changes, message):
+    with pytest.raises(UserError) as caught:
+        settings.load(CONFIG | {"suite": "mine"}, paper(tmp_path, **changes))
+    assert message in str(caught.value) and str(caught.value).startswith("suites/mine.yaml: ")
+    assert "\n" not in str(caught.value)
+
+
 MISTAKES = [
+    ("hub_mirror", 3, "hub_mirror: must be of type string or null, got 3"),
     ("run", 2, "there is no key 'run'; did you mean 'runs'?"),
     ("scores.entropy.epsilon", 0, "scores.entropy.epsilon: must be above 0, got 0"),
     ("scores.entropy.epsilon", "small", "scores.entropy.epsilon: must be of type number"),

@@ -11,20 +11,9 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from conftest import ROOT, snakemake
+from conftest import ROOT, planned, snakemake
 
 SMOKE = ("--config", "suite=smoke")
-
-
-def planned(folder: Path, *arguments: str) -> dict[str, int]:
-    """Rule -> number of jobs that a dry-run plans."""
-    made = snakemake(folder, "-n", *arguments, "--quiet", "rules")
-    assert made.returncode == 0, made.stderr[-3000:]
-    if "Nothing to be done" in made.stdout + made.stderr:
-        return {}
-    table = (made.stdout + made.stderr).split("Job stats:")[-1]
-    found = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
-    return {name: count for name, count in found.items() if name not in ("total", "all")}
 
 
 def append(path: Path, text: str = "\n# edited\n") -> None:
@@ -228,7 +217,9 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py") if path.s
 def declared_inputs(smoke) -> dict[str, set[str]]:
     """Script -> the modules that every job of its rule has as inputs, as a dry-run prints them."""
     made = snakemake(smoke, "-n", "--forceall", *SMOKE, "published=results/smoke", "--", "all", "bench", "published")
-    blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", made.stdout + made.stderr, re.M)
+    fetched = snakemake(smoke, "-n", "--forceall", "--config", "suite=paper", "--", "datasets")
+    said = "".join([made.stdout, made.stderr, fetched.stdout, fetched.stderr])
+    blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", said, re.M)
     found: dict[str, set[str]] = {}
     for rule, inputs in blocks:
         modules = {name for name in inputs.split(", ") if name.startswith(("scripts/", "benchmarks/"))}

@@ -34,7 +34,7 @@ def load(
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
     )
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    tokenizer = load_tokenizer(folder)
     tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
     return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
 
@@ -46,6 +46,10 @@ def fuse(model: nn.Module) -> nn.Module:
             if isinstance(child, NewGELUActivation):
                 setattr(module, name, nn.GELU(approximate="tanh"))
     return model
+
+
+def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def positions(model: nn.Module) -> int:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 import datasets
 import numpy as np
 
-from gnorm import UserError, corpora
-from gnorm.files import atomic
+from gnorm import UserError, corpora, records
+from gnorm.files import read_json
 from gnorm.rows import NO_CLASS
 
-datasets.disable_progress_bars()
-FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+LISTS = ("train", "calibration", "entropy", "evaluation")
 
 
 def make(dataset: dict, counts: dict, seed: int) -> tuple[datasets.Dataset, dict[str, list[int]], list[str]]:
     """All rows of a suite entry, its index lists and its class names.
 
-    The index lists are `train`, `calibration`, `entropy` and `evaluation`.
+    The index lists are those of `LISTS`.
     """
     if dataset["source"] == "generated":
         rows = _generated(dataset, counts, seed)
@@ -34,7 +32,7 @@ def make(dataset: dict, counts: dict, seed: int) -> tuple[datasets.Dataset, dict
 
 def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:
     corpus = corpora.load(dataset["corpus"])
-    needed = sum(n for n in counts.values() if isinstance(n, int))
+    needed = sum(counts[name] for name in LISTS if counts[name] != "same")
     # Rows without a class cannot be evaluated: draw enough that the rest still suffice.
     names = corpus.LABELS + getattr(corpus, "UNSCORED", ())
     needed = int(needed * len(names) / len(corpus.LABELS) * 1.05) + 10
@@ -47,42 +45,47 @@ def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:
 
 def _from_file(dataset: dict) -> datasets.Dataset:
     path = Path(dataset["path"])
-    if path.suffix not in FORMATS:
-        raise UserError(f"dataset {path}: the file must end in one of {', '.join(FORMATS)}")
-    if not path.exists():
-        raise UserError(f"dataset {path} does not exist; set `path:` of the dataset in the suite")
-    with tempfile.TemporaryDirectory() as cache:
-        table = datasets.load_dataset(FORMATS[path.suffix], data_files=str(path), split="train", cache_dir=cache)
-        columns = [dataset["text"], dataset["label"], *([dataset["pair"]] if dataset["pair"] else [])]
-        for column in columns:
-            if column not in table.column_names:
-                have = ", ".join(table.column_names)
-                raise UserError(f"dataset {path} has no column {column!r}; it has {have}")
-        classes = {str(name): i for i, name in enumerate(dataset["classes"])}
-        unscored = {str(name) for name in dataset["unscored"]}
-        rows = []
-        for i, record in enumerate(table):
-            name = str(record[dataset["label"]])
-            if name not in classes and name not in unscored:
-                known = ", ".join(classes)
-                raise UserError(
-                    f"dataset {path}, row {i}: label {name!r} is none of the classes ({known}); "
-                    "add it to `classes:` or to `unscored:`"
-                )
-            text, pair = record[dataset["text"]], record[dataset["pair"]] if dataset["pair"] else None
-            if text is None or (dataset["pair"] and pair is None):
-                raise UserError(f"dataset {path}, row {i}: the text is missing")
-            text, pair = str(text), None if pair is None else str(pair)  # a column of numbers is text too
-            rows.append(
-                {"row": i, "text": text, "pair": pair, "label_name": name, "label": classes.get(name, NO_CLASS)}
+    table = records.read(path)
+    columns = [dataset["text"], dataset["label"], *([dataset["pair"]] if dataset["pair"] else [])]
+    for column in columns:
+        if column not in table.column_names:
+            have = ", ".join(table.column_names)
+            raise UserError(f"dataset {path} has no column {column!r}; it has {have}")
+    classes = {str(name): i for i, name in enumerate(dataset["classes"])}
+    unscored = {str(name) for name in dataset["unscored"]}
+    rows = []
+    for i, record in enumerate(table):
+        name = str(record[dataset["label"]])
+        if name not in classes and name not in unscored:
+            known = ", ".join(classes)
+            raise UserError(
+                f"dataset {path}, row {i}: label {name!r} is none of the classes ({known}); "
+                "add it to `classes:` or to `unscored:`"
             )
+        text, pair = record[dataset["text"]], record[dataset["pair"]] if dataset["pair"] else None
+        if text is None or (dataset["pair"] and pair is None):
+            raise UserError(f"dataset {path}, row {i}: the text is missing")
+        text, pair = str(text), None if pair is None else str(pair)  # a column of numbers is text too
+        rows.append({"row": i, "text": text, "pair": pair, "label_name": name, "label": classes.get(name, NO_CLASS)})
     return datasets.Dataset.from_list(rows)
 
 
-def split(labels: list[int], counts: dict, order: str, seed: int) -> dict[str, list[int]]:
-    """Index lists, disjoint except where the suite says "same".
+def model_classes(folder: str | Path) -> list[str]:
+    """What a checkpoint calls its classes, in the order of its outputs."""
+    path = Path(folder, "config.json")
+    if not path.exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    names = read_json(path).get("id2label")
+    if not names:
+        raise UserError(f"{path} does not name its classes (id2label): list `classes:` of the dataset in the suite")
+    return [names[key] for key in sorted(names, key=int)]
 
-    Rows that no class covers may be read by scores, but not evaluated or trained on.
+
+def split(labels: list[int], counts: dict, order: str, seed: int) -> dict[str, list[int]]:
+    """Index lists, disjoint except where the suite says "same" or `disjoint: false`.
+
+    Where lists need not be disjoint, each has the first rows of the dataset that it can use. Rows that
+    no class covers may be read by scores, but not evaluated or trained on.
     """
     rows = list(range(len(labels)))
     if order == "shuffled":
@@ -96,26 +99,22 @@ def split(labels: list[int], counts: dict, order: str, seed: int) -> dict[str, l
         if len(chosen) < counts[name]:
             raise UserError(f"rows.{name} asks for {counts[name]} rows, but only {len(chosen)} are left for it")
         lists[name] = sorted(chosen)
-        taken.update(chosen)
+        if counts["disjoint"]:
+            taken.update(chosen)
     if counts["evaluation"] == "same":
         lists["evaluation"] = [i for i in lists["calibration"] if labels[i] != NO_CLASS]
     if counts["entropy"] == "same":
         lists["entropy"] = lists["calibration"]
     else:  # evaluation rows last: only a whole split needs them
-        evaluated = set(lists["evaluation"])
+        evaluated = set(lists["evaluation"]) if counts["disjoint"] else set()
         lists["entropy"] = _first(sorted(rows, key=lambda i: i in evaluated), counts["entropy"])
-    return {name: lists[name] for name in ("train", "calibration", "entropy", "evaluation")}
+    return {name: lists[name] for name in LISTS}
 
 
 def _first(rows: list[int], count: int) -> list[int]:
     if count > len(rows):
         raise UserError(f"rows.entropy asks for {count} rows, but the dataset has {len(rows)}")
     return sorted(rows[:count])
-
-
-def write(rows: datasets.Dataset, path: str | Path) -> None:
-    with atomic(path) as temporary:
-        rows.to_parquet(temporary)
 
 
 def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int], limit: int) -> str:

@@ -34,7 +34,14 @@ def load(config: dict, root: Path) -> dict:
             raise UserError(f"{where}: there is no {_unknown(dataset['corpus'], corpora, 'corpus')}")
         if entry["checkpoint"]["source"] == "train":
             _check_training(entry, f"{name}: models.{model}")
+    own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
     _check_strategies(config, root)
+    for entry in suite["models"].values():
+        rows = entry.pop("batch_rows", None)
+        entry["strategies"] = {
+            s: strategy if rows is None or s in own_batches else _with_batch_rows(strategy, rows)
+            for s, strategy in config["strategies"].items()
+        }
     for key, package, names in (
         ("tables", "tables", config["tables"]),
         ("figures.draw", "figures", config["figures"]["draw"]),
@@ -62,6 +69,8 @@ def _check_names(models: dict, suite: str) -> None:
 def _check_training(entry: dict, where: str) -> None:
     """What is known of a model before it is trained."""
     checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
+    if entry["dataset"].get("classes") == "model":
+        raise UserError(f"{where}.dataset.classes: `model` goes with a checkpoint that exists; list the label values")
     if not entry["rows"]["train"]:
         raise UserError(f"{where}.rows.train: must be above 0 to train the checkpoint")
     if checkpoint["width"] % checkpoint["heads"]:
@@ -70,6 +79,13 @@ def _check_training(entry: dict, where: str) -> None:
     slots = checkpoint["heads"] * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
     if levels > slots + 1:
         raise UserError(f"{where}.random.levels: {slots} prunable heads allow at most {slots + 1}, got {levels}")
+
+
+def _with_batch_rows(strategy: dict, rows: int) -> dict:
+    """A strategy with the model's size of a batch, where that means anything."""
+    if strategy["settings"].get("granularity") != "batch":
+        return strategy
+    return strategy | {"settings": strategy["settings"] | {"batch_rows": rows}}
 
 
 def _check_strategies(config: dict, root: Path) -> None:
@@ -183,11 +199,13 @@ def _explain(error: jsonschema.ValidationError) -> str:
         return f"{where}the key {missing!r} is missing" + (f" ({said})" if said else "")
     if error.validator == "enum":
         return f"{where}there is no {_unknown(error.instance, rule, 'value')}"
+    if error.validator == "pattern" and "description" in error.schema:
+        return f"{where}must be {error.schema['description']}, got {error.instance!r}"
     if error.validator == "pattern" or error.validator == "propertyNames":
         return f"{where}{error.message}; use letters, digits, _ and - only"
     if error.validator == "oneOf":
         words = [v for option in rule for v in option.get("enum", [option["const"]] if "const" in option else [])]
-        kinds = [f"{option['type']} from {option.get('minimum')}" for option in rule if "type" in option]
+        kinds = [_kind(option) for option in rule if "type" in option]
         return f"{where}there is no {_unknown(error.instance, words + kinds, 'value')}"
     said = error.schema.get("description", "")
     types = " or ".join([rule] if isinstance(rule, str) else rule) if error.validator == "type" else ""
@@ -201,6 +219,12 @@ def _explain(error: jsonschema.ValidationError) -> str:
         "minItems": f"must have at least {rule} items",
     }.get(error.validator, error.message)
     return f"{where}{meaning}, got {error.instance!r}" + (f" ({said})" if said else "")
+
+
+def _kind(option: dict) -> str:
+    if option["type"] == "array":
+        return f"a list of at least {option['minItems']}"
+    return f"{option['type']} from {option.get('minimum')}"
 
 
 def _explain_source(error: jsonschema.ValidationError) -> str:
