@@ -27,7 +27,8 @@ def machine() -> str:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    return f"{torch.get_num_threads()} threads of {name} {today}"
+    threads = torch.get_num_threads()
+    return f"{threads} thread{'s' if threads > 1 else ''} of {name} {today}"
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -115,7 +115,14 @@ def trajectory_lines(steps, reuse):
     lines = [{"shape": name, "what": "whole greedy run", **spread(total), "unit": "s"}]
     for left in (most, least):
         seconds = steps.query("heads_left == @left")["seconds"]
-        lines.append({"shape": name, "what": f"step with {left} heads left", **spread(seconds), "unit": "s"})
+        lines.append(
+            {
+                "shape": name,
+                "what": f"step with {left} head{'s' if left > 1 else ''} left",
+                **spread(seconds),
+                "unit": "s",
+            }
+        )
     for model, group in reuse.groupby("model", sort=False):
         table = group.pivot(index="repeat", columns="procedure", values="seconds")
         for column in ("without reuse", "with reuse"):
@@ -199,8 +206,8 @@ def markdown(table, machines, settings):
         f"are the least and the most. A ratio is that of the same round.\n\n{measured}\n",
         "Models have the paper's shapes with random weights; rows are random tokens with log-normal lengths around "
         "assumed means, as the datasets are not read. XLM-RoBERTa has BERT's encoder: its accuracy and entropy are "
-        f"not measured again. Accuracy and entropy are those of {settings['evaluated']} rows; for RoBERTa the loop "
-        "over single sentences is timed on every fourth of them, times four. Peak memory is what the work takes "
+        f"not measured again. Accuracy and entropy are those of {settings['evaluated']} rows; the loop over single "
+        "sentences is timed on every fourth of them, times four. Peak memory is what the work takes "
         "beyond the loaded model.\n",
     ]
     for section, group in table.groupby("section", sort=False):
@@ -241,11 +248,12 @@ def draw(table, steps, growth, png, pdf, dpi):
             middle = np.array([get(section, group, name) for group in groups])
             error = np.abs(np.array([[get(section, g, name, c) for g in groups] for c in ("low", "high")]) - middle)
             ax.bar(where, middle, 0.8 / len(names), yerr=error, label=name, color=colour, error_kw={"linewidth": 0.8})
-        ax.set_xticks(np.arange(len(groups)), groups)
+        ax.set_xticks(np.arange(len(groups)), [group.replace("-", "-\n") for group in groups])
 
     bars(axes[0], "greedy step", shapes, ["notebooks", "sentences", "engine"], [GREY, ORANGE, BLUE])
     axes[0].set(title="One scoring step", ylabel="seconds", yscale="log")
-    axes[0].legend(ncols=2, fontsize=7)
+    axes[0].set_ylim(top=4 * axes[0].get_ylim()[1])  # room for the legend
+    axes[0].legend(ncols=3, fontsize=7, loc="upper center")
     others = list(dict.fromkeys(table.query("section == 'accuracy'")["shape"]))
     for section, colour, shift in (("accuracy", BLUE, -0.2), ("entropy", ORANGE, 0.2)):
         faster = [get(section, shape, "one at a time / here") for shape in others]
@@ -253,6 +261,7 @@ def draw(table, steps, growth, png, pdf, dpi):
     axes[1].axhline(1, color=GREY, linewidth=0.8)
     axes[1].set_xticks(np.arange(len(others)), others)
     axes[1].set(title="Faster than one sentence at a time", ylabel="times")
+    axes[1].set_ylim(top=1.2 * axes[1].get_ylim()[1])
     axes[1].legend(fontsize=7)
     median = steps.groupby("heads_left")["seconds"].median()
     axes[2].plot(median.index, median.to_numpy(), "o-", color=BLUE, markersize=3)
