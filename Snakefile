@@ -17,8 +17,8 @@ include: "rules/entropy.smk"
 include: "rules/prune.smk"
 include: "rules/aggregate.smk"
 include: "rules/figures.smk"
-include: "rules/report.smk"
 include: "rules/verdict.smk"
+include: "rules/report.smk"
 include: "rules/bench.smk"
 
 

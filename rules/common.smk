@@ -8,13 +8,16 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from snakemake.exceptions import WorkflowError
-
 from gnorm import UserError, imports, interchange, paper, settings
 
 try:
     SETTINGS = settings.load(config, ROOT)
     CLONE = interchange.scan(SETTINGS["published"]) if SETTINGS["published"] else None
+    if CLONE is None and "published" in sys.argv:
+        raise UserError(
+            "published: say where the results are, with --config published=PATH "
+            "(a clone of the authors' repository, or results/SUITE)"
+        )
 except UserError as error:
     sys.exit(f"Error in the configuration: {error}")
 
@@ -255,19 +258,14 @@ def strategies_for(module, suite):
 
 def published_targets(wildcards):
     """Everything that can be had from the published files alone."""
-    if not CLONE:
-        raise WorkflowError(
-            "published: say where the results are, with --config published=PATH "
-            "(a clone of the authors' repository, or results/SUITE)"
-        )
-    figures = [
-        f"figures/published/{name}.{kind}"
-        for name in ("PruningResults", "RandomPruning")
-        for kind in ("png", "pdf")
-    ]
-    tables = [
-        f"results/published/tables/{name}.md" for name in ("headline", "areas", "stops", "random")
-    ]
+    figures = expand(
+        "figures/published/{figure}.{kind}",
+        figure=["PruningResults", "RandomPruning"],
+        kind=["png", "pdf"],
+    )
+    tables = expand(
+        "results/published/tables/{table}.md", table=["headline", "areas", "stops", "random"]
+    )
     return [*figures, *tables, "results/published/entropy.csv", "results/published/verdict.md"]
 
 

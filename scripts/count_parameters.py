@@ -15,13 +15,14 @@ from gnorm.logs import log, start
 
 def count(reported):
     """(module, before, after) of each module, named as in the paper's tables."""
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a layer without heads
+    with torch.device("meta"):
         model = AutoModelForSequenceClassification.from_config(config(reported))
-        before = modules(model)
-        gone = {}
-        for row, head in reported.gone():
-            gone.setdefault(row, []).append(head)
+    before = modules(model)
+    gone = {}
+    for row, head in reported.gone():
+        gone.setdefault(row, []).append(head)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a layer without heads
         model.base_model._prune_heads(gone)
     prefix = model.base_model_prefix
     names = [name.removeprefix(f"{prefix}.") if name != prefix else "backbone" for name, _, _ in before]
