@@ -3,20 +3,17 @@
 import warnings
 
 import pandas as pd
-import torch
-from transformers import AutoModelForSequenceClassification
 
 from gnorm import paper
 from gnorm.accounting import modules
-from gnorm.architectures import config
+from gnorm.architectures import without_weights
 from gnorm.files import atomic
 from gnorm.logs import log, start
 
 
 def count(reported):
     """(module, before, after) of each module, named as in the paper's tables."""
-    with torch.device("meta"):
-        model = AutoModelForSequenceClassification.from_config(config(reported))
+    model = without_weights(reported)
     before = modules(model)
     gone = {}
     for row, head in reported.gone():

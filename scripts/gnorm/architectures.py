@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from transformers import AutoConfig, PretrainedConfig
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
 
 class Architecture(Protocol):
@@ -32,3 +33,9 @@ def config(of: Architecture, layers: int | None = None) -> PretrainedConfig:
         pad_token_id=1 if roberta else 0,
         **({"embedding_size": 128} if of.family == "albert" else {}),
     )
+
+
+def without_weights(of: Architecture) -> PreTrainedModel:
+    """A model whose tensors have shapes but no values, so that it takes no memory."""
+    with torch.device("meta"):
+        return AutoModelForSequenceClassification.from_config(config(of))
