@@ -140,5 +140,7 @@ def test_float32_scores_are_as_exact_as_the_naive_ones(mini, name, pruned):
 
     assert error(gnorm.score(double, heads, made)) < 1e-9
     own = error(naive.sentences(model, heads, one))
-    assert error(gnorm.score(model, heads, made)) <= 2 * own
+    # With half of the heads gone both errors are a few units in the last place, and their ratio is chance.
+    allowed = max(2 * own, 8 * torch.finfo(torch.float32).eps) if pruned else 2 * own
+    assert error(gnorm.score(model, heads, made)) <= allowed
     assert error(gnorm.score(model, heads, list(one))) <= 2 * own

@@ -43,9 +43,11 @@ def test_the_real_size_has_the_right_jobs(clean):
         "export_accuracy": 4 * strategies,
         "export_random": 3 + 1 + 1 + 1,
         "collect_results": 1,
-        "make_table": 6,
+        "make_table": 7,
         "make_workbook": 1,
         "draw_figure": 5,
+        "count_parameters": 1,
+        "write_verdict": 1,
         "write_report": 1,
     }
     assert planned(clean, *PAPER, "runs=1").keys().isdisjoint({"prune_heads_1", "prune_heads_2"})
