@@ -24,7 +24,7 @@ demo: env ## run the suite mini and show what came out
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
 	@$(BIN)/python scripts/show_results.py results/mini figures/mini
 
-bench: env ## speed and memory beside the naive procedures; 15 minutes on 2 cores, alone on the machine
+bench: env ## speed and memory beside the naive procedures; a quarter of an hour on 2 cores, alone on the machine
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 

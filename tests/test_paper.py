@@ -125,7 +125,7 @@ def test_stand_ins_run_to_the_last_file(finished):
     expected |= {"ALBERT_24AE.pt", "ROBERTA0_9AE.pt", "ROBERTA10_19AE.pt", "ROBERTA_20AE.pt"}
     expected |= {"XLM_ROBERTA0_9AE.pt", "XLM_ROBERTA10_19AE.pt", "XLM_ROBERTA_20AE.pt"}
     assert {path.name for path in (results / "AE_calculation_results").iterdir()} == expected
-    assert len(pd.read_excel(results / "all.xlsx", sheet_name=None)) == 7
+    assert len(pd.read_excel(results / "all.xlsx", sheet_name=None)) == 8
 
 
 @pytest.mark.paper
