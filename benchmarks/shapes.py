@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -15,14 +15,7 @@ from gnorm.heads import HeadMap, head_map
 
 
 @dataclass(frozen=True)
-class Shape:
-    family: str
-    layers: int
-    heads: int
-    width: int
-    vocabulary: int
-    positions: int
-    classes: int
+class Shape(paper.Architecture):
     length: float  # mean tokens of a row, special tokens included: an assumption, the datasets are not read
     batch: int  # rows of a batch in the authors' notebook
     rows: int  # rows scored here in one step
@@ -31,8 +24,7 @@ class Shape:
 
 def _papers(name: str, **own) -> Shape:
     said = paper.MODELS[name]
-    same = ("family", "layers", "heads", "width", "vocabulary", "positions", "classes")
-    return Shape(**{key: getattr(said, key) for key in same}, **own)
+    return Shape(**{field.name: getattr(said, field.name) for field in fields(paper.Architecture)}, **own)
 
 
 SHAPES = {

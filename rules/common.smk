@@ -42,6 +42,13 @@ FETCH_RETRIES = 0 if SETTINGS["hub_mirror"] else 3
 TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
 
 
+# What can be made of the published results alone, whatever the configuration makes of the suite's.
+OF_PUBLISHED = {
+    "figures": ["PruningResults", "RandomPruning"],
+    "tables": ["headline", "areas", "stops", "random"],
+}
+
+
 def source(name):
     """A module of the package as a file: `scores.gnorm` is scripts/gnorm/scores/gnorm.py."""
     return imports.PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
@@ -231,10 +238,9 @@ NEEDS = {
 
 
 def needs(module, suite):
-    found = imports.constant(source(module), "NEEDS")
     if suite == "published":
         return ["results/published/tidy.csv"]
-    return [path for need in found for path in NEEDS[need]]
+    return [path for need in imports.constant(source(module), "NEEDS") for path in NEEDS[need]]
 
 
 def titles(wildcards):
@@ -259,13 +265,9 @@ def strategies_for(module, suite):
 def published_targets(wildcards):
     """Everything that can be had from the published files alone."""
     figures = expand(
-        "figures/published/{figure}.{kind}",
-        figure=["PruningResults", "RandomPruning"],
-        kind=["png", "pdf"],
+        "figures/published/{figure}.{kind}", figure=OF_PUBLISHED["figures"], kind=["png", "pdf"]
     )
-    tables = expand(
-        "results/published/tables/{table}.md", table=["headline", "areas", "stops", "random"]
-    )
+    tables = expand("results/published/tables/{table}.md", table=OF_PUBLISHED["tables"])
     return [*figures, *tables, "results/published/entropy.csv", "results/published/verdict.md"]
 
 
@@ -337,8 +339,8 @@ wildcard_constraints:
     suite="|".join([re.escape(SUITE), *(["published"] if CLONE else [])]),
     model="|".join(map(re.escape, MODELS)),
     strategy="|".join(map(re.escape, SETTINGS["strategies"])),
-    figure="|".join(FIGURES),
-    table="|".join(TABLES),
+    figure="|".join({*FIGURES, *OF_PUBLISHED["figures"]}),
+    table="|".join({*TABLES, *OF_PUBLISHED["tables"]}),
     published="|".join(map(re.escape, PUBLISHED)),
     size="|".join({random_size(model) for model in MODELS}) if RANDOM else "none",
     group=r"\d+group|concated",

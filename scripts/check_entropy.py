@@ -44,12 +44,9 @@ def parts(shards, counted):
             raise UserError(f"{counted[0][1]} and {counted[1][1]}: which is the mean of the shards?")
         merged = counted[0]
     elif counted:
-        *others, merged = sorted(counted)
-        if others and sum(rows for rows, _ in others) != merged[0]:
-            raise UserError(f"{merged[1]} has {merged[0]} rows, its shards {sum(rows for rows, _ in others)}")
-        found = others
-    if merged and found and sum(rows for rows, _ in found) != merged[0]:
-        rows = sum(rows for rows, _ in found)
+        *found, merged = sorted(counted)
+    rows = sum(rows for rows, _ in found)
+    if merged and found and rows != merged[0]:
         raise UserError(f"{merged[1]} has {merged[0]} rows, its shards {rows}: one of them is short or missing")
     return found, merged, gaps
 

@@ -1,26 +1,22 @@
 """Decide every item of the paper that data can decide."""
 
-import numpy as np
 import pandas as pd
 
 from gnorm import verdict
 from gnorm.files import atomic, read_json, write_text
 from gnorm.logs import log, start
+from gnorm.results import Results
 from gnorm.tables import html
 
 
 def of_run(root, models):
     """What a finished suite holds."""
-
-    def gradients(model):
-        with np.load(f"{root}/{model}/gradient_change.npz", allow_pickle=False) as stored:
-            return dict(stored)
-
+    results = Results(root, models, {}, ("tidy", "entropy", "gradients"))
     return verdict.Evidence(
-        tidy=pd.read_csv(f"{root}/tidy.csv"),
+        tidy=results.tidy(),
         tolerance=verdict.RUN_POINTS,
-        entropy={model: read_json(f"{root}/{model}/entropy/diagnostics.json") for model in models},
-        gradients={model: gradients(model) for model in models},
+        entropy={model: results.entropy(model) for model in models},
+        gradients={model: results.gradients(model) for model in models},
         splits={model: read_json(f"{root}/{model}/dataset/splits.json") for model in models},
     )
 

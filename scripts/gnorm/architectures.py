@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
-
-class Architecture(Protocol):
-    family: str
-    layers: int
-    heads: int
-    width: int
-    vocabulary: int
-    positions: int
-    classes: int
+from gnorm.paper import Architecture
 
 
 def config(of: Architecture, layers: int | None = None) -> PretrainedConfig:

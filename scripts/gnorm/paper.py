@@ -9,8 +9,7 @@ Parameters = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
-class Reported:
-    title: str
+class Architecture:
     family: str
     layers: int
     heads: int
@@ -18,6 +17,11 @@ class Reported:
     vocabulary: int
     positions: int
     classes: int
+
+
+@dataclass(frozen=True)
+class Reported(Architecture):
+    title: str
     split: str  # of the dataset that accuracy is measured on
     pruned: int  # heads, tied ones counted in every layer
     mask: str  # 1 = kept, a word a row of slots

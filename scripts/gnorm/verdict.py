@@ -109,10 +109,10 @@ def greedy_beats_random_at_each_level(evidence: Evidence, model: str) -> Found |
 
 def gap_widens(evidence: Evidence, model: str) -> Found | None:
     levels = _levels(evidence, model)
-    if not levels:
-        return None
-    gaps = [(f, own - trials.mean()) for f, own, trials in levels]
-    early, late = (np.mean([g for f, g in gaps if (f > 0.5) == half]) for half in (False, True))
+    gaps = {half: [own - trials.mean() for f, own, trials in levels if (f > 0.5) == half] for half in (False, True)}
+    if not all(gaps.values()):
+        return None  # too few levels
+    early, late = np.mean(gaps[False]), np.mean(gaps[True])
     text = f"mean gap {100 * early:+.1f} points up to half of the heads, {100 * late:+.1f} beyond"
     return Found(text, late > early)
 
