@@ -17,12 +17,17 @@ from gnorm.logs import log, start
 from gnorm.memory import LARGEST, bytes_per_token
 from gnorm.scores import entropy, gnorm
 
-FULL = 512  # tokens with which a pass is about as fast as it gets
+FULL = 256  # tokens with which a pass is about as fast as it gets
 MEMORY_ROWS = (128, 256, 512)
 
 
 def real_tokens(made):
     return int(sum(batch.mask.sum() for batch in made))
+
+
+def sample(rows, part):
+    """One of every `part` rows, from short ones to long ones alike."""
+    return sorted(rows, key=lambda row: len(row["text"]))[part // 2 :: part]
 
 
 class Notes:
@@ -50,8 +55,10 @@ class Notes:
 def step(notes, stock, model, heads, shape, tokenizer, tokens, repeats):
     """Scoring, against the naive procedures on a few rows, and against its floor on a full batch."""
     rows = shapes.rows(shape, shape.rows)
+    # To stay within minutes: 8 rows of the loop, and one of the notebooks' passes, which are all the same work.
+    few = sample(rows, max(1, len(rows) // 8))
     one, fixed, made = (
-        in_order(tokenizer, rows, 1),
+        in_order(tokenizer, few, 1),
         in_order(tokenizer, rows, shape.batch),
         make(tokenizer, rows, tokens),
     )
@@ -59,28 +66,29 @@ def step(notes, stock, model, heads, shape, tokenizer, tokens, repeats):
     naive.notebooks(stock, heads, fixed, 1)  # what is first allocates
     gnorm.score(model, heads, full)
     procedures = {
-        "notebooks": lambda: naive.notebooks(stock, heads, fixed, shape.passes),
+        "notebooks": lambda: naive.notebooks(stock, heads, fixed, 1),
         "sentences": lambda: naive.sentences(stock, heads, one),
         "engine": lambda: gnorm.score(model, heads, made),
     }
-    notes.compare("step", procedures, repeats)
+    notes.compare("step", procedures, repeats, {"notebooks": shape.passes, "sentences": len(rows) / len(one)})
     at_full = {
         "engine": lambda: gnorm.score(model, heads, full),
         "floor": lambda: naive.floor(model, heads, full),
     }
-    notes.compare("full", at_full, repeats)
+    notes.compare("full", at_full, repeats + 2)  # a ratio near 1 needs more rounds
     notes.add("tokens", "step", real_tokens(made), unit="tokens")
     notes.add("tokens", "full", real_tokens(full), unit="tokens")
     notes.add("tokens", "length", shape.length, unit="tokens")
     notes.add("tokens", "budget", max(batch.tokens for batch in full), unit="tokens")
-    return {"engine": at_full["engine"], "notebooks": lambda: naive.notebooks(stock, heads, fixed, 1)}
+    largest = max(full, key=lambda batch: batch.tokens)  # what a step takes at most
+    return {"engine": lambda: gnorm.score(model, heads, [largest]), "notebooks": procedures["notebooks"]}
 
 
 def evaluation(notes, stock, model, heads, shape, tokenizer, tokens, repeats, evaluated):
     """Accuracy and entropy, one sentence at a time and here."""
     rows = shapes.rows(shape, evaluated)
-    # A loop's time is the sum over its rows: every fourth is timed, to stay within minutes.
-    one, made = in_order(tokenizer, rows[::4], 1), make(tokenizer, rows, tokens)
+    # A loop's time is the sum over its rows: 16 are timed, to stay within minutes.
+    one, made = in_order(tokenizer, sample(rows, max(1, len(rows) // 16)), 1), make(tokenizer, rows, tokens)
     accuracy = {
         "one at a time": lambda: naive.accuracy(stock, one),
         "here": lambda: Evaluation(made, heads).accuracy(model),

@@ -206,9 +206,10 @@ def markdown(table, machines, settings):
         f"are the least and the most. A ratio is that of the same round.\n\n{measured}\n",
         "Models have the paper's shapes with random weights; rows are random tokens with log-normal lengths around "
         "assumed means, as the datasets are not read. XLM-RoBERTa has BERT's encoder: its accuracy and entropy are "
-        f"not measured again. Accuracy and entropy are those of {settings['evaluated']} rows; the loop over single "
-        "sentences is timed on every fourth of them, times four. Peak memory is what the work takes "
-        "beyond the loaded model.\n",
+        f"not measured again. Accuracy and entropy are those of {settings['evaluated']} rows. What repeats itself is "
+        "timed in part and multiplied: of the loops over single sentences 16 rows, from short to long (of a step 8), "
+        "of the notebooks' passes, one for each layer and all alike, one. Peak memory is what the work takes beyond "
+        "the loaded model.\n",
     ]
     for section, group in table.groupby("section", sort=False):
         shown = group.drop(columns="section").dropna(axis=1, how="all")
