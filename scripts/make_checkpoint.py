@@ -41,7 +41,7 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, head
         },
     )
     if progress:
-        progress.remove()
+        progress.finish()
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ def main(
     for progress, trajectory_file, score_file in zip(done, trajectory_files, score_files, strict=True):
         progress.write(heads, trajectory_file, score_file)
     for progress in done:
-        progress.state.remove()
+        progress.state.finish()
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens
     log.info("%d trials of %d levels", last - first + 1, levels)
     with atomic(output) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
-    progress.remove()
+    progress.finish()
 
 
 if __name__ == "__main__":

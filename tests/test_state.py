@@ -10,7 +10,7 @@ import torch
 from gnorm import checkpoints, files, surgery
 from gnorm.evaluate import Evaluation
 from gnorm.scores import gnorm
-from gnorm.state import State, job
+from gnorm.state import State, job, remove_finished
 from gnorm.trajectory import Stop, follow, replay
 
 
@@ -53,7 +53,7 @@ def test_no_step_follows_a_trajectory_that_has_ended(make_tiny):
     evaluation, score = pieces(tiny)
     stops = (Stop(heads=3), Stop(fraction=0.5), Stop(accuracy_drop=0.05))
     for stop in stops:
-        options = dict(rescore="every_step", stop=stop)
+        options = {"rescore": "every_step", "stop": stop}
         whole = list(follow(copy.deepcopy(tiny.model), tiny.heads, evaluation.copy(), score, **options))
         model = copy.deepcopy(tiny.model)
         assert list(follow(model, tiny.heads, evaluation.copy(), score, **options, past=whole)) == []
@@ -126,7 +126,8 @@ def test_training_goes_on_from_every_step(make_tiny, tmp_path, monkeypatch, reco
                 except Killed:
                     continue
             assert tries == -(-9 // kills) + (9 % kills == 0)
-            state.remove()
+            state.finish()
+            state.finished.unlink()
             for (name, a), (_, b) in zip(whole.state_dict().items(), model.state_dict().items(), strict=True):
                 assert torch.equal(a, b), name
     finally:
@@ -154,8 +155,24 @@ def test_a_state_of_something_else_is_refused_and_named(tmp_path, caplog, then, 
     assert re.search(said, caplog.text)
     assert not path.exists() and path.with_suffix(".refused").exists()
     State(path, now).save([2])
-    State(path, now).remove()
+    State(path, now).finish()
+    assert [p.name for p in tmp_path.iterdir()] == ["a.finished"]
+
+
+def test_a_finished_state_is_there_until_the_workflow_has_ended(tmp_path):
+    state = State(tmp_path / "state/a.pt", {"seed": 1})
+    state.save([1])
+    state.finish()
+    assert state.load() == [1] and not state.finished.exists()
+    state.finish()
+    other = State(tmp_path / "state/b.pt", {})
+    other.save([2])
+    remove_finished(tmp_path / "state")
+    assert state.load() is None and other.load() == [2]
+    other.finish()
+    remove_finished(tmp_path / "state")
     assert list(tmp_path.iterdir()) == []
+    remove_finished(tmp_path / "state")
 
 
 @pytest.mark.fault("a state with a flipped bit, or cut short", "refused and named, set aside; starts anew")

@@ -1,7 +1,10 @@
-"""How far a job has come, kept where a failed job's outputs are deleted but this is not.
+"""How far a job has come, kept in a file that is no output: Snakemake deletes the outputs of a failed job.
 
 A state says what it belongs to: the files of the model, the rows, the settings and the code. Any other is
 refused: the log names it and what differs, it is set aside, and the job starts anew.
+
+A job's finished state stays until the whole workflow has ended well. Snakemake may be killed before it
+has noted that the job is done, and would do it again: then that takes seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +22,17 @@ from gnorm.logs import log
 
 
 class State:
-    """One file, replaced whole after every step and removed when the job's outputs are there."""
+    """One file, replaced whole after every step."""
 
     def __init__(self, path: str | Path, belongs_to: dict[str, Any]):
         self.path = Path(path)
+        self.refused, self.finished = self.path.with_suffix(".refused"), self.path.with_suffix(".finished")
         self.belongs_to = json.loads(json.dumps(belongs_to))  # as it will be read
 
     def load(self) -> Any:
         """What was saved last, or None if there is nothing that this job may go on from."""
+        if self.finished.exists():
+            os.replace(self.finished, self.path)
         if not self.path.exists():
             return None
         try:
@@ -37,9 +43,10 @@ class State:
             reason = f"it cannot be read ({error})"
         if not reason:
             return stored["value"]
-        aside = self.path.with_suffix(".refused")
-        os.replace(self.path, aside)
-        log.warning("%s is not gone on from: %s. It is now %s, and the job starts anew", self.path, reason, aside)
+        os.replace(self.path, self.refused)
+        log.warning(
+            "%s is not gone on from: %s. It is now %s, and the job starts anew", self.path, reason, self.refused
+        )
         return None
 
     def _difference(self, found: dict[str, Any]) -> str:
@@ -55,10 +62,18 @@ class State:
         """`value` is made of plain values and tensors."""
         save_tensors(self.path, {"belongs_to": self.belongs_to, "value": value})
 
-    def remove(self) -> None:
-        """With what was refused. The folder stays: another job may be about to write there."""
-        for path in (self.path, self.path.with_suffix(".refused")):
-            path.unlink(missing_ok=True)
+    def finish(self) -> None:
+        """The job's outputs are there."""
+        self.refused.unlink(missing_ok=True)
+        os.replace(self.path, self.finished)
+
+
+def remove_finished(folder: str | Path) -> None:
+    """To be called when nothing runs any longer."""
+    for path in Path(folder).glob("*.finished"):
+        path.unlink()
+    if Path(folder).is_dir() and not os.listdir(folder):
+        os.rmdir(folder)
 
 
 def job(script: str, files: Iterable[str | Path], modules: Iterable[str] = ()) -> dict[str, Any]:
