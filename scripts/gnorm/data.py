@@ -55,6 +55,8 @@ def _from_file(dataset: dict) -> datasets.Dataset:
     unscored = {str(name) for name in dataset["unscored"]}
     rows = []
     for i, record in enumerate(table):
+        if record[dataset["label"]] is None:
+            raise UserError(f"dataset {path}, row {i}: the label is missing")
         name = str(record[dataset["label"]])
         if name not in classes and name not in unscored:
             known = ", ".join(classes)
@@ -68,6 +70,28 @@ def _from_file(dataset: dict) -> datasets.Dataset:
         text, pair = str(text), None if pair is None else str(pair)  # a column of numbers is text too
         rows.append({"row": i, "text": text, "pair": pair, "label_name": name, "label": classes.get(name, NO_CLASS)})
     return datasets.Dataset.from_list(rows)
+
+
+def remarks(rows: datasets.Dataset, splits: dict[str, list[int]]) -> list[str]:
+    """What a person should know of rows that are kept as they are."""
+    texts = list(zip(rows["text"], rows["pair"], strict=True))
+    found = []
+    blank = [i for i, (text, pair) in enumerate(texts) if not text.strip() and not (pair or "").strip()]
+    if blank:
+        found.append(f"{len(blank)} rows have no text but spaces (the first is row {blank[0]}); they are kept")
+    again = len(texts) - len(set(texts))
+    if again:
+        found.append(f"{again} rows repeat the text of another; they are kept")
+    for name in ("calibration", "train"):
+        others = {texts[i] for i in set(splits[name]) - set(splits["evaluation"])}
+        shared = sum(texts[i] in others for i in splits["evaluation"])
+        if shared:
+            found.append(f"{shared} evaluation rows have the text of a {name} row")
+    names = list(rows["label_name"])
+    labels = {names[i] for i in splits["evaluation"]}
+    if len(labels) == 1:
+        found.append(f"all evaluation rows have the label {labels.pop()!r}: their accuracy says little")
+    return found
 
 
 def model_classes(folder: str | Path) -> list[str]:

@@ -26,6 +26,7 @@ from torch import nn
 from gnorm import UserError
 from gnorm.batches import Batch, each, in_order, make, out_of_memory
 from gnorm.heads import HeadMap
+from gnorm.numbers import check_logits, check_slots
 from gnorm.rows import NO_CLASS
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def score(
             raise
 
     for batch, (squared, logits) in each(batches, work):
+        check_logits(model, heads, batch, logits)
+        for part, name in enumerate("QKV"):
+            check_slots(squared[:, part], f"the squared gradient norm of {name}", batch.rows)
         weights = batch.weights
         if objective == "task_loss":  # a row without a class has no loss
             weights = weights * (batch.labels != NO_CLASS)
@@ -85,11 +89,10 @@ def score(
         rows += weights.sum().item()
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
             seen(batch, logits)
-    result = (norms / rows).prod(0)
-    if not torch.isfinite(result).all():
-        layer, head = (~torch.isfinite(result)).nonzero()[0].tolist()
-        raise FloatingPointError(f"the Gnorm score of layer {layer}, head {head} is not finite")
-    return result
+    if not rows:
+        raise UserError("scores.gnorm.objective: task_loss needs calibration rows that have a class")
+    # In float64 the product of three norms has room for 1e-100 each.
+    return (norms / rows).prod(0)
 
 
 def squared_block_norms(
