@@ -5,6 +5,10 @@ CORES ?= $(shell nproc)
 # One job at a time on a GPU; without one, as many jobs as there are cores.
 GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORES))
 
+# Tests side by side; each worker takes a core and a gigabyte.
+WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+
 .PHONY: help env demo bench test test-quick lint format clean
 
 help:
@@ -29,10 +33,10 @@ bench: env ## speed and memory beside the naive procedures; a quarter of an hour
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
 test: env ## all tests; minutes, most of them for the suites mini (unless `make demo` ran before) and paper
-	$(BIN)/python -m pytest -q
+	$(PYTEST)
 
 test-quick: env ## tests without the suites mini and paper
-	$(BIN)/python -m pytest -q -m "not mini and not paper"
+	$(PYTEST) -m "not mini and not paper"
 
 lint: env ## ruff, snakefmt and snakemake --lint
 	$(BIN)/ruff check .

@@ -18,6 +18,15 @@ FAMILIES = ("bert", "albert", "roberta", "xlm-roberta")
 CORPORA = dict(zip(FAMILIES, ("finance", "inference", "tweets", "languages"), strict=True))
 
 
+def pytest_collection_modifyitems(items):
+    """With several workers, tests that look at the same finished run share a worker, so that it is made once."""
+    for item in items:
+        found = item._fixtureinfo.name2fixturedefs.items()
+        names = sorted(n for n, made in found if made[-1].scope != "function" and made[-1].baseid.startswith("tests"))
+        if names:  # other runs start from one of the first two
+            item.add_marker(pytest.mark.xdist_group(next((n for n in ("mini", "smoke") if n in names), names[0])))
+
+
 class Tiny:
     """An untrained model with strong weights, so that heads differ and attend unevenly."""
 
