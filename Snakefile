@@ -22,6 +22,10 @@ include: "rules/report.smk"
 include: "rules/bench.smk"
 
 
+onsuccess:
+    state.remove_finished(f"results/{SUITE}/state")
+
+
 rule all:
     default_target: True
     input:

@@ -46,6 +46,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             tokens=JOBS["batch_tokens"],
             memory_mb=MEMORY_MB,
             threads=JOBS["threads"],
+            state="results/{suite}/state/{model}.{strategy}",
         script:
             "../scripts/prune_heads.py"
 
@@ -76,6 +77,7 @@ rule random_pruning:
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
+        state="results/{suite}/state/{model}.{strategy}.{first}-{last}.pt",
     script:
         "../scripts/random_pruning.py"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and small models only lose by more
+pytest_plugins = ["faults"]
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
