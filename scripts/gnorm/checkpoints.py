@@ -15,14 +15,11 @@ from transformers.activations import NewGELUActivation
 
 from gnorm import UserError
 from gnorm.batches import encode
+from gnorm.devices import device
 from gnorm.files import atomic
 from gnorm.logs import log
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
-
-
-def device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def load(
