@@ -105,3 +105,5 @@ def test_the_benchmarks_own_files_can_calibrate(tmp_path):
     bert = load("paper").shapes["BERT"]
     assert 100 * laws.token("forward", bert) == pytest.approx(4 * 1.0, rel=0.3)
     assert laws.token("scoring", bert) > laws.token("entropy", bert) > laws.token("forward", bert)
+    slower = laws.token("forward", bert) / cost.laws(ROOT).token("forward", bert)
+    assert laws.token("training", bert) / cost.laws(ROOT).token("training", bert) == pytest.approx(slower)

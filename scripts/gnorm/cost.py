@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 from gnorm import paper
@@ -165,9 +165,23 @@ class Laws:
                 rest = [(m.a_token_and_layer - flops * m.flops) / m.elements for m in points]
                 self.coefficients[procedure] = flops, max(0.0, sum(rest) / len(rest))
 
-    def token(self, procedure: str, of: Shape) -> float:
+    def token(self, procedure: str, of: Shape | Measured) -> float:
         flops, elements = self.coefficients[procedure]
         return of.layers * (flops * of.flops + elements * of.elements)
+
+    def on_another_machine(self, measured: Sequence[Measured], source: str) -> Laws:
+        """The same laws times what that machine takes of the large models, on the geometric mean."""
+        factor: dict[str, float] = {}
+        for procedure in self.coefficients:
+            points = [m for m in measured if m.procedure == procedure]
+            if points:
+                ratios = [m.thread_seconds / m.tokens / self.token(procedure, m) for m in points]
+                factor[procedure] = geometric_mean(ratios)
+        scaled = Laws([], source)
+        for procedure, (flops, elements) in self.coefficients.items():
+            times = factor.get(procedure, factor["forward"])
+            scaled.coefficients[procedure] = times * flops, times * elements
+        return scaled
 
 
 def fit(points: Sequence[Measured]) -> tuple[float, float]:
@@ -191,8 +205,8 @@ def read_measured(path: str | Path) -> list[Measured]:
         return [Measured(**{key: kinds.get(key, float)(value) for key, value in line.items()}) for line in lines]
 
 
-def read_bench(folder: str | Path, small: Sequence[Measured] = ()) -> list[Measured]:
-    """What `make bench` left in a folder; of procedures on small models, which it has not, `small`."""
+def read_bench(folder: str | Path) -> list[Measured]:
+    """What `make bench` measured of the paper's shapes."""
     found: list[Measured] = []
     dimensions = {
         "BERT": (12, 768, 3072),
@@ -220,18 +234,16 @@ def read_bench(folder: str | Path, small: Sequence[Measured] = ()) -> list[Measu
                 count = values("tokens", tokens)[0]
                 seconds = threads * median(values(section, name))
                 found.append(Measured(procedure, path.stem, *dimensions[path.stem], count, seconds))
-    return [*found, *small]
+    return found
 
 
 def laws(root: Path, bench: Path | None = None) -> Laws:
     """The committed calibration, or that of another run of the benchmark."""
     committed = root / "benchmarks" / "calibration.csv"
     measured = read_measured(committed)
-    if bench is None:
-        first = committed.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        return Laws(measured, f"benchmarks/calibration.csv ({first})")
-    own = read_bench(bench, [m for m in measured if m.shape.startswith("mini")])
-    return Laws(own, str(bench))
+    first = committed.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+    found = Laws(measured, f"benchmarks/calibration.csv ({first})")
+    return found if bench is None else found.on_another_machine(read_bench(bench), str(bench))
 
 
 def rounds(strategy: dict, steps: int) -> int:
