@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, imports, interchange, paper, settings, state
+from gnorm import UserError, advice, cost, imports, interchange, paper, settings, state
 
 try:
     SETTINGS = settings.load(config, ROOT)
@@ -31,7 +31,11 @@ FIGURES = SETTINGS["figures"]["draw"]
 TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
-MEMORY_MB = JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" else None
+MEMORY_MB = (
+    JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" and JOBS["memory_mb"] != "auto" else None
+)
+# Of the configuration what belongs to the machine: no result depends on it.
+MACHINE = ("device_speed", "container")
 BENCH = {
     "shapes": ["BERT", "ALBERT", "RoBERTa", "XLM-RoBERTa", "MiniLM"],
     "repeats": 3,
@@ -120,6 +124,43 @@ def outside(*sections):
         return found
 
     return look_up
+
+
+COSTS = cost.Estimator(
+    SETTINGS,
+    cost.laws(ROOT),
+    {
+        model: cost.shape(
+            entry,
+            [
+                f"results/{SUITE}/{model}/checkpoint",
+                FETCHED["checkpoint"][0].format(suite=SUITE, model=model),
+            ],
+        )
+        for model, entry in MODELS.items()
+    },
+)
+
+
+def memory(wildcards, attempt):
+    """What a job with a model asks for; a job that was stopped asks for more."""
+    return attempt * COSTS.memory_mb(wildcards.model)
+
+
+def time_limit(rule, runs=1):
+    """Minutes that a job asks for; a job that was stopped asks for more."""
+
+    def look_up(wildcards, input, attempt):
+        values, shards = dict(wildcards.items()), bool(input.get("shards"))
+        return attempt * cost.minutes(COSTS.seconds(rule, values, runs, shards))
+
+    return look_up
+
+
+def explain(log):
+    """What to change where a scheduler refused or stopped a job, as its profile says."""
+    for line in advice.explain(log, ROOT / "profiles"):
+        print(line, file=sys.stderr)
 
 
 def chunks(count, size):

@@ -105,7 +105,8 @@ rule make_checkpoint:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("make_checkpoint"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         checkpoint=at_hand("checkpoint"),

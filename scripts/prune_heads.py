@@ -132,7 +132,6 @@ def main(
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
-    log.info("on %s", unpruned.device)
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
     evaluated = read(dataset_folder, "evaluation")
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")

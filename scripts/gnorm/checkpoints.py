@@ -15,6 +15,7 @@ from transformers.activations import NewGELUActivation
 
 from gnorm import UserError
 from gnorm.batches import encode
+from gnorm.devices import device
 from gnorm.files import atomic
 from gnorm.logs import log
 from gnorm.state import State
@@ -22,10 +23,6 @@ from gnorm.state import State
 SAVE_SECONDS = 30  # how much training may be lost within an epoch
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
-
-
-def device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def load(
