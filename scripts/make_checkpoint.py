@@ -1,4 +1,4 @@
-"""Train a model, or take one from a folder, and save it beside its tokenizer."""
+"""Train or fine-tune a model, or take one from a folder, and save it beside its tokenizer."""
 
 import torch
 
@@ -8,12 +8,14 @@ from gnorm.heads import head_map
 from gnorm.logs import start
 from gnorm.rows import read
 
+MADE = {"train": checkpoints.train, "finetune": checkpoints.finetune}
+
 
 def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
-    if checkpoint["source"] == "train":
-        model = checkpoints.train(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
+    if checkpoint["source"] in MADE:
+        model = MADE[checkpoint["source"]](checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_classes(model, classes)

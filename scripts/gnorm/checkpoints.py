@@ -80,8 +80,7 @@ def train(
     seed: int,
 ) -> nn.Module:
     """A classifier of the suite entry's architecture, trained from scratch on `rows`."""
-    torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True)
+    _seeded(seed)
     offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
     config = AutoConfig.for_model(
         entry["family"],
@@ -91,8 +90,7 @@ def train(
         num_attention_heads=entry["heads"],
         intermediate_size=entry["feed_forward"],
         max_position_embeddings=tokenizer.model_max_length + offset,
-        id2label=dict(enumerate(classes)),
-        label2id={name: i for i, name in enumerate(classes)},
+        **_labels(classes),
         hidden_act="gelu",  # ALBERT's own gelu_new takes twice as long and changes nothing here
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -104,7 +102,59 @@ def train(
         type_vocab_size=2,
         **({"embedding_size": entry["width"]} if entry["family"] == "albert" else {}),
     )
-    model = AutoModelForSequenceClassification.from_config(config).to(device()).train()
+    return _fit(AutoModelForSequenceClassification.from_config(config), entry, tokenizer, rows, seed)
+
+
+def finetune(
+    entry: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    classes: Sequence[str],
+    seed: int,
+) -> nn.Module:
+    """The pretrained encoder of the suite entry with a new classification head, all of it trained on `rows`."""
+    _seeded(seed)
+    folder = entry["from"]["path"]
+    if not Path(folder, "config.json").exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(
+        folder,
+        **_labels(classes),
+        hidden_dropout_prob=entry["dropout"],
+        attention_probs_dropout_prob=entry["dropout"],
+        **{name: entry["dropout"] for name in _head_dropout(folder)},
+        ignore_mismatched_sizes=True,  # a head for other classes than these is replaced too
+        output_loading_info=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    new = [*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])]
+    if lost := [name for name in new if name.startswith(f"{model.base_model_prefix}.encoder.")]:
+        raise UserError(f"{folder} has no weights for {lost[0]} and {len(lost) - 1} more: it is not a pretrained encoder")
+    log.info("new weights: %s", ", ".join(new))
+    return _fit(model, entry, tokenizer, rows, seed)
+
+
+def _seeded(seed: int) -> None:
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+
+
+def _labels(classes: Sequence[str]) -> dict:
+    return {"id2label": dict(enumerate(classes)), "label2id": {name: i for i, name in enumerate(classes)}}
+
+
+def _head_dropout(folder: str | Path) -> list[str]:
+    """What a family calls the dropout of its classification head."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return [name for name in ("classifier_dropout", "classifier_dropout_prob") if hasattr(config, name)]
+
+
+def _fit(
+    model: nn.Module, entry: dict, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], seed: int
+) -> nn.Module:
+    """`model` trained on `rows` for the entry's epochs, with a rate that rises for a tenth of the steps and then falls."""
+    model = model.to(device()).train()
     encoded = encode(tokenizer, rows)
     size, epochs = entry["batch"], entry["epochs"]
     steps = epochs * -(-len(rows) // size)
