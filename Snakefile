@@ -32,6 +32,7 @@ if SETTINGS["container"]:
 localrules:
     fetch_dataset,
     fetch_model,
+    fetch_package,
     merge_entropy,
     merge_trials,
     export_accuracy,

@@ -1,4 +1,4 @@
-"""Train a model, or take one from a folder, and save it beside its tokenizer."""
+"""Train or fine-tune a model, or take one from a folder, and save it beside its tokenizer."""
 
 import torch
 
@@ -9,20 +9,24 @@ from gnorm.logs import start
 from gnorm.rows import read
 from gnorm.state import State, job
 
+MADE = {"train": checkpoints.train, "finetune": checkpoints.finetune}
+
 
 def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, heads_file):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
     progress = None
-    if checkpoint["source"] == "train":
+    if checkpoint["source"] in MADE:
+        pretrained = [checkpoint["from"]["path"]] if "from" in checkpoint else []
         belongs_to = {
-            **job("make_checkpoint", [dataset_folder, tokenizer_folder]),
+            **job("make_checkpoint", [dataset_folder, tokenizer_folder, *pretrained]),
             "device": checkpoints.device().type,
             "checkpoint": checkpoint,
             "seed": seed,
         }
         progress = State(state, belongs_to)
-        model = checkpoints.train(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed, progress)
+        make = MADE[checkpoint["source"]]
+        model = make(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed, progress)
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_classes(model, classes)

@@ -80,13 +80,8 @@ def train(
     seed: int,
     state: State | None = None,
 ) -> nn.Module:
-    """A classifier of the suite entry's architecture, trained from scratch on `rows`.
-
-    `state` takes the training after each epoch, and within long ones now and then; one that was interrupted
-    goes on from there to the same weights.
-    """
-    torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True)
+    """A classifier of the suite entry's architecture, trained from scratch on `rows`."""
+    _seeded(seed)
     offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
     config = AutoConfig.for_model(
         entry["family"],
@@ -96,8 +91,7 @@ def train(
         num_attention_heads=entry["heads"],
         intermediate_size=entry["feed_forward"],
         max_position_embeddings=tokenizer.model_max_length + offset,
-        id2label=dict(enumerate(classes)),
-        label2id={name: i for i, name in enumerate(classes)},
+        **_labels(classes),
         hidden_act="gelu",  # ALBERT's own gelu_new takes twice as long and changes nothing here
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -109,7 +103,71 @@ def train(
         type_vocab_size=2,
         **({"embedding_size": entry["width"]} if entry["family"] == "albert" else {}),
     )
-    model = AutoModelForSequenceClassification.from_config(config).to(device()).train()
+    return _fit(AutoModelForSequenceClassification.from_config(config), entry, tokenizer, rows, seed, state)
+
+
+def finetune(
+    entry: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    classes: Sequence[str],
+    seed: int,
+    state: State | None = None,
+) -> nn.Module:
+    """The pretrained encoder of the suite entry with a new classification head, all of it trained on `rows`."""
+    _seeded(seed)
+    folder = entry["from"]["path"]
+    if not Path(folder, "config.json").exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(
+        folder,
+        **_labels(classes),
+        hidden_dropout_prob=entry["dropout"],
+        attention_probs_dropout_prob=entry["dropout"],
+        **dict.fromkeys(_head_dropout(folder), entry["dropout"]),
+        ignore_mismatched_sizes=True,  # a head for other classes than these is replaced too
+        output_loading_info=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    new = [*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])]
+    if lost := [name for name in new if name.startswith(f"{model.base_model_prefix}.encoder.")]:
+        raise UserError(
+            f"{folder} has no weights for {lost[0]} and {len(lost) - 1} more: it is not a pretrained encoder"
+        )
+    log.info("new weights: %s", ", ".join(new))
+    return _fit(model, entry, tokenizer, rows, seed, state)
+
+
+def _seeded(seed: int) -> None:
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+
+
+def _labels(classes: Sequence[str]) -> dict:
+    return {"id2label": dict(enumerate(classes)), "label2id": {name: i for i, name in enumerate(classes)}}
+
+
+def _head_dropout(folder: str | Path) -> list[str]:
+    """What a family calls the dropout of its classification head."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return [name for name in ("classifier_dropout", "classifier_dropout_prob") if hasattr(config, name)]
+
+
+def _fit(
+    model: nn.Module,
+    entry: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    seed: int,
+    state: State | None,
+) -> nn.Module:
+    """`model` trained on `rows` for the entry's epochs, with a rate that rises for a tenth of the steps and then falls.
+
+    `state` takes the training after each epoch, and within long ones now and then; one that was interrupted
+    goes on from there to the same weights.
+    """
+    model = model.to(device()).train()
     encoded = encode(tokenizer, rows)
     size, epochs = entry["batch"], entry["epochs"]
     each = -(-len(rows) // size)  # steps of an epoch
@@ -124,11 +182,18 @@ def train(
         past, total = stored["step"], stored["total"]
         for part, name in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
             part.load_state_dict(stored[name])
+        torch.set_rng_state(stored["drawn"])  # of dropout
+        if model.device.type == "cuda":
+            torch.cuda.set_rng_state(stored["drawn_there"], model.device)
         log.info("training goes on after step %d of %d", past, steps)
 
     def save(step: int) -> None:
         parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-        state.save({"step": step, "total": total, **{name: part.state_dict() for name, part in parts.items()}})
+        value = {"step": step, "total": total, **{name: part.state_dict() for name, part in parts.items()}}
+        value["drawn"] = torch.get_rng_state()
+        if model.device.type == "cuda":
+            value["drawn_there"] = torch.cuda.get_rng_state(model.device)
+        state.save(value)
 
     shuffle, order = random.Random(seed), list(range(len(rows)))
     began = saved = time.monotonic()

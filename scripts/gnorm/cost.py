@@ -88,9 +88,7 @@ class Shape:
 def _papers(name: str, source: str) -> Shape:
     of = paper.MODELS[name]
     embedding = 128 if of.tied else of.width
-    return Shape(
-        of.family, of.layers, of.heads, of.width, 4 * of.width, of.vocabulary, of.positions, embedding, source
-    )
+    return Shape(of.family, of.layers, of.heads, of.width, 4 * of.width, of.vocabulary, of.positions, embedding, source)
 
 
 def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
@@ -98,7 +96,7 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
 
     A model that nothing is known of is taken for the largest of the paper's.
     """
-    checkpoint = entry["checkpoint"]
+    checkpoint = entry["checkpoint"].get("from", entry["checkpoint"])  # of one to be fine-tuned, what it starts from
     own = [checkpoint["path"]] if checkpoint["source"] == "local" else []
     for folder in (*own, *folders):
         path = Path(folder, "config.json")
