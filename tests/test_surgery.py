@@ -90,13 +90,13 @@ def test_nothing_is_written(tiny, tmp_path, monkeypatch):
 
 
 def test_an_unknown_family_is_named():
-    from transformers import DistilBertConfig, DistilBertForSequenceClassification
+    from transformers import T5Config, T5EncoderModel
 
     from gnorm import UserError
 
-    config = DistilBertConfig(dim=8, n_heads=2, n_layers=1, hidden_dim=8, vocab_size=10)
-    with pytest.raises(UserError, match="'distilbert'; known: albert, bert"):
-        head_map(DistilBertForSequenceClassification(config))
+    config = T5Config(d_model=8, d_kv=4, num_heads=2, num_layers=1, d_ff=8, vocab_size=10)
+    with pytest.raises(UserError, match="'t5'; known: albert, bert"):
+        head_map(T5EncoderModel(config))
 
 
 def test_the_fused_activation_is_the_same_function(make_tiny):

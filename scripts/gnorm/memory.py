@@ -38,12 +38,14 @@ def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: i
 
 def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
     """Memory that a token of a batch takes, at the peak of a scoring pass or of an entropy pass."""
-    config, size = model.config, model.dtype.itemsize
+    size = model.dtype.itemsize
     # Kept for the backward pass of each layer: Q, K, V, context, two sums and more, the feed-forward layer's two.
-    kept = 8 * config.hidden_size + 2 * config.intermediate_size
+    kept = 8 * heads.hidden + 2 * heads.inner
     if heads.shape[0] < heads.layers:  # tied layers wait for each other with their inputs and gradients
-        kept += 6 * config.hidden_size
+        kept += 6 * heads.hidden
     scoring = heads.layers * kept * size
-    # One layer's attention at full length, in float32 and in float64, its logarithms and products.
-    entropy = heads.heads * config.max_position_embeddings * 6 * 8
+    # One layer's attention, in float32 and in float64, its logarithms and products: at full length, or at the
+    # longest that the largest batch has room for.
+    length = min(getattr(model.config, "max_position_embeddings", LARGEST["cuda"]), LARGEST[model.device.type])
+    entropy = heads.heads * heads.queries * length * 6 * 8
     return max(scoring, entropy)
