@@ -17,8 +17,10 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file)
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_classes(model, classes)
+        if "prune_by" in checkpoint:  # kept in the configuration, where every job finds it
+            model.config.prune_by = checkpoint["prune_by"]
     heads = head_map(model)
-    if not heads.kept(model).all():
+    if not heads.kept(model).all() or getattr(model.config, "zeroed_heads", None):
         raise UserError(f"{checkpoint['path']} has pruned heads already; start from an unpruned checkpoint")
     checkpoints.save(folder, model, tokenizer)
     write_json(

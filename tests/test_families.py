@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import OTHERS
 
-from gnorm import batches, surgery
+from gnorm import batches, pruned, surgery
 from gnorm.accounting import count
 from gnorm.evaluate import Evaluation
 from gnorm.gates import Gates
@@ -228,3 +228,25 @@ def test_gates(other):
 def test_batches_leave_out_what_the_model_does_not_take(other):
     made = batches.make(other.tokenizer, other.rows[:2], 1000)
     assert ("token_type_ids" in made[0].inputs) == (other.model.config.model_type == "electra")
+
+
+def test_a_pruned_model_is_loaded_by_plain_transformers(other, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    other.model.float()
+    (batch,) = other.batches(4, tokens=10_000)
+    untouched = logits(other.model, batch)
+    for number, slots in enumerate(cases(other.heads)):
+        model, folder = copy.deepcopy(other.model), tmp_path / str(number)
+        surgery.prune(model, other.heads, slots)
+        pruned.save(folder, model, other.heads, other.tokenizer)
+        expected = logits(model, batch)
+        assert (expected - untouched).abs().max() > 1e-2
+        plain = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
+        assert (logits(plain, batch) - expected).abs().max() < 1e-4
+        again, heads, _ = pruned.load(folder)
+        assert torch.equal(heads.kept(again), other.heads.kept(model))
+        assert count(again) == count(model)
+        assert (logits(again, batch) - expected).abs().max() < 1e-4
+        zeros = not (other.heads.textpruner or (other.heads.reloads and number < 2))
+        assert (count(plain) == count(other.model)) == zeros

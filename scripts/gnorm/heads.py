@@ -68,6 +68,7 @@ class HeadMap:
     # with what a slot adds to each, and the one that says how often a K/V head is repeated.
     counts: Mapping[str, int] = field(default_factory=dict)
     repeats: str = ""
+    returns: int = 2  # things that the attention module returns, 0 for its output alone and no tuple
     textpruner: bool = False  # TextPruner knows the family
     reloads: bool = False  # the library rebuilds a pruned model from its configuration
 
@@ -246,15 +247,16 @@ LAYOUTS = {
 
 
 def head_map(model: nn.Module) -> HeadMap:
-    """The slots of a HuggingFace model, with or without a head on top.
+    """The slots of a HuggingFace model, with or without a head on top; searched for if the family is unknown.
 
     `prune_by` in its configuration says what a slot is where query heads share K and V: `group` (default)
     or `query`.
     """
     config = model.config
     if config.model_type not in LAYOUTS:
-        known = ", ".join(sorted(LAYOUTS))
-        raise UserError(f"no head map for model type {config.model_type!r}; known: {known}")
+        from gnorm.search import find  # it needs this module
+
+        return find(model)
     layout = LAYOUTS[config.model_type]
     backbone = getattr(model, model.base_model_prefix, model)
     prefix = "" if backbone is model else f"{model.base_model_prefix}."

@@ -75,6 +75,7 @@ def _cut(model: nn.Module, heads: HeadMap, row: int, after: torch.Tensor) -> Non
         attention.__class__ = _without_heads(type(attention))
         inside = block.output.startswith(f"{block.attention}.")
         attention.output_name = block.output.removeprefix(f"{block.attention}.") if inside else None
+        attention.returned = heads.returns
     pruned_heads(model)[row] = sorted([*pruned_heads(model).get(row, []), *gone])
 
 
@@ -85,8 +86,13 @@ def _keep(module: nn.Module, columns: torch.Tensor, outputs: bool) -> None:
     module.weight = nn.Parameter(module.weight.data[columns] if along == 0 else module.weight.data[:, columns])
     if outputs and module.bias is not None:
         module.bias = nn.Parameter(module.bias.data[columns])
-    sizes = ("nf", "nx") if isinstance(module, Conv1D) else ("out_features", "in_features")
-    setattr(module, sizes[0] if outputs else sizes[1], int(columns.sum()))
+    set_size(module, int(columns.sum()), outputs)
+
+
+def set_size(module: nn.Module, size: int, outputs: bool) -> None:
+    """What a projection says of its number of output or input columns."""
+    names = ("nf", "nx") if isinstance(module, Conv1D) else ("out_features", "in_features")
+    setattr(module, names[0] if outputs else names[1], size)
 
 
 @cache
@@ -105,9 +111,17 @@ def _without_heads(kind: type[nn.Module]) -> type[nn.Module]:
         else:
             bias = self.get_submodule(self.output_name).bias
             left = torch.zeros_like(hidden) if bias is None else bias.expand_as(hidden)
-        return left, hidden.new_empty(rows, 0, length, length)
+        matrix = hidden.new_empty(rows, 0, length, length)
+        return (left, matrix, *[None] * self.returned)[: self.returned] if self.returned else left
 
-    return type(f"{kind.__name__}WithoutHeads", (kind,), {"forward": forward})
+    return type(f"{kind.__name__}WithoutHeads", (kind,), {"forward": forward, "with_heads": kind})
+
+
+def give_back_class(attention: nn.Module) -> None:
+    """Undo `_without_heads` for a module that has heads again."""
+    if hasattr(attention, "with_heads"):
+        attention.__class__ = attention.with_heads
+        del attention.output_name, attention.returned
 
 
 def remove_closed(gates: Gates) -> list[Slot]:
