@@ -46,6 +46,7 @@ def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
     scoring = heads.layers * kept * size
     # One layer's attention, in float32 and in float64, its logarithms and products: at full length, or at the
     # longest that the largest batch has room for.
-    length = min(getattr(model.config, "max_position_embeddings", LARGEST["cuda"]), LARGEST[model.device.type])
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", LARGEST["cuda"])
+    length = min(positions, LARGEST[model.device.type])
     entropy = heads.heads * heads.queries * length * 6 * 8
     return max(scoring, entropy)
