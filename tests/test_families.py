@@ -2,16 +2,26 @@
 
 import copy
 
+import entropy_shard
+import find_solution
+import gradient_change
+import make_checkpoint
+import make_dataset
+import numpy as np
 import oracles
+import pandas as pd
+import prune_heads
 import pytest
 import torch
 from conftest import OTHERS
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from gnorm import batches, pruned, surgery
 from gnorm.accounting import count
 from gnorm.evaluate import Evaluation
+from gnorm.files import read_json
 from gnorm.gates import Gates
-from gnorm.heads import PARTS
+from gnorm.heads import PARTS, head_map
 from gnorm.scores import entropy, gnorm
 from gnorm.trajectory import follow
 
@@ -26,12 +36,6 @@ def other(request, make_tiny):
         made.model.config.prune_by = unit.removesuffix(" head")
         made.heads = head_map(made.model)
     return made
-
-
-def head_map(model):
-    from gnorm.heads import head_map
-
-    return head_map(model)
 
 
 def logits(model, batch):
@@ -231,8 +235,6 @@ def test_batches_leave_out_what_the_model_does_not_take(other):
 
 
 def test_a_pruned_model_is_loaded_by_plain_transformers(other, tmp_path):
-    from transformers import AutoModelForSequenceClassification
-
     other.model.float()
     (batch,) = other.batches(4, tokens=10_000)
     untouched = logits(other.model, batch)
@@ -250,3 +252,92 @@ def test_a_pruned_model_is_loaded_by_plain_transformers(other, tmp_path):
         assert (logits(again, batch) - expected).abs().max() < 1e-4
         zeros = not (other.heads.textpruner or (other.heads.reloads and number < 2))
         assert (count(plain) == count(other.model)) == zeros
+
+
+OPT = {"ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.25}  # no family that is known: searched for
+
+
+@pytest.mark.parametrize("family", [*OTHERS, "opt"])
+def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
+    """A user's folder and rows, from the dataset to the solution, as the rules run them."""
+    tiny = make_tiny("roberta" if family == "opt" else family)
+    if family == "opt":
+        config = AutoConfig.for_model(
+            "opt",
+            hidden_size=32,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_labels=2,
+            vocab_size=len(tiny.tokenizer),
+            pad_token_id=1,
+            max_position_embeddings=52,
+            **OPT,
+        )
+        AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "own")
+    else:
+        model = AutoModelForSequenceClassification.from_config(tiny.model.config)  # the library's own norms
+        model.load_state_dict(tiny.model.float().state_dict())
+        model.save_pretrained(tmp_path / "own")
+    tiny.tokenizer.save_pretrained(tmp_path / "own")
+    rows = [row for row in tiny.rows if row["label"] >= 0]
+    pd.DataFrame(rows)[["text", "label"]].to_csv(tmp_path / "own.csv", index=False)
+    data = {
+        "source": "file",
+        "path": str(tmp_path / "own.csv"),
+        "text": "text",
+        "pair": None,
+        "label": "label",
+        "classes": sorted({row["label"] for row in rows}),
+        "unscored": [],
+        "order": "as_is",
+    }
+    checkpoint = {"source": "local", "path": str(tmp_path / "own")}
+    if family == "qwen2":
+        checkpoint["prune_by"] = "query"
+    counts = {"train": 0, "calibration": 4, "entropy": "same", "evaluation": 20, "disjoint": True}
+    folder, at = tmp_path / "dataset", {name: str(tmp_path / name) for name in ("checkpoint", "heads.json")}
+    make_dataset.main(
+        "OWN",
+        data,
+        checkpoint,
+        counts,
+        1,
+        *(folder / n for n in ("rows.parquet", "splits.json")),
+        folder / "summary.md",
+        folder / "summary.html",
+        folder / "tokenizer",
+    )
+    make_checkpoint.main(folder, folder / "tokenizer", checkpoint, 1, at["checkpoint"], at["heads.json"])
+    said = read_json(at["heads.json"])
+    slots = said["layers"] * said["heads"]
+    assert slots == {"llama": 6}.get(family, 12)
+    shard = tmp_path / "0-3.pt"
+    entropy_shard.main(folder, at["checkpoint"], 0, 3, EPSILON, "C", 100, 4000, shard, tmp_path / "mean.pt")
+    assert torch.load(shard)["ranked"].shape == (4, 3, said["heads"]) and (torch.load(shard)["ranked"] > 0).all()
+    found = {}
+    for score, shards in (("gnorm", []), ("entropy", [str(shard)]), ("entropy", [])):
+        rescore = "never" if shards else "every_step"
+        strategy = {"score": score, "prune": "lowest", "rescore": rescore, "settings": {}}
+        files = [[tmp_path / score / rescore / name] for name in ("run0.csv", "run0.scores.pt")]
+        prune_heads.main(folder, at["checkpoint"], shards, strategy, 1, {}, 100, 4000, 10, *files)
+        found[score, rescore] = pd.read_csv(files[0][0])
+    for table in found.values():
+        assert len(table) == slots + 1 and table["heads_left"].tolist() == list(range(slots, -1, -1))
+        assert table["parameters"].is_monotonic_decreasing and table["accuracy"].nunique() > 1
+    assert (
+        found["entropy", "never"]
+        .loc[1, ["layer", "head"]]
+        .equals(found["entropy", "every_step"].loc[1, ["layer", "head"]])
+    )
+    gradient_change.main(folder, at["checkpoint"], tmp_path / "change.npz")
+    change = np.load(tmp_path / "change.npz")["change"]
+    assert change.shape[1] == said["heads"] and np.abs(change).max() > 0
+    trajectory = tmp_path / "gnorm" / "every_step" / "run0.csv"
+    outputs = [tmp_path / name for name in ("solution.json", "mask.csv", "parameters.csv")]
+    find_solution.main(folder, at["checkpoint"], trajectory, 100, 4000, "greedy_gnorm", 0.1, slots // 2, *outputs)
+    solution, table = read_json(outputs[0]), pd.read_csv(outputs[2])
+    assert solution["heads_pruned"] == slots // 2
+    assert solution["after"]["parameters"] == found["gnorm", "every_step"]["parameters"][slots // 2]
+    assert (table["parameters after"] <= table["parameters before"]).all()
+    top = table[table["module"].str.count(r"\.") == 0]["parameters after"].tolist()
+    assert top[0] == sum(top[1:])

@@ -26,7 +26,7 @@ def build(family, **own):
 def test_finds_what_is_known_of_known_families(family, make_tiny, monkeypatch):
     tiny = make_tiny(family)
     monkeypatch.delitem(heads.LAYOUTS, family)
-    found, known = heads.head_map(tiny.model), tiny.heads
+    found, known = search.find(tiny.model), tiny.heads
     assert found.blocks == known.blocks and found.causal == known.causal
     for name in ("heads", "width", "key_width", "queries", "share", "hidden"):
         assert getattr(found, name) == getattr(known, name)
@@ -47,7 +47,7 @@ FOUND = {
 def test_what_is_found_can_be_pruned(family):
     model = build(family, **FOUND[family])
     in_float64(model)
-    found = heads.head_map(model)
+    found = search.find(model)
     assert found.heads == (2 if family == "mistral" else 4) and len(found.blocks) == 2
     assert found.causal == (family in ("opt", "mistral", "qwen3"))
     ids = torch.randint(2, 60, (3, 11), generator=torch.Generator().manual_seed(1))
@@ -74,14 +74,14 @@ REFUSED = {
 def test_what_does_not_hold_is_refused_with_what_to_supply(family):
     own, reason = REFUSED[family]
     with pytest.raises(UserError, match=f"model type '{family}', .*: {reason}.*; describe it in a HeadMap: .*names"):
-        heads.head_map(build(family, **own))
+        search.find(build(family, **own))
 
 
 def test_a_layer_that_runs_several_times_is_refused(make_tiny, monkeypatch):
     tiny = make_tiny("albert")
     monkeypatch.delitem(heads.LAYOUTS, "albert")
     with pytest.raises(UserError, match="dense runs 3 times, not 1"):
-        heads.head_map(tiny.model)
+        search.find(tiny.model)
 
 
 def test_a_wrong_number_of_heads_is_noticed(make_tiny):
@@ -94,10 +94,20 @@ def test_a_wrong_number_of_heads_is_noticed(make_tiny):
         search.check(tiny.model, replace(tiny.heads, heads=8, width=4, key_width=4), inputs)
 
 
+def test_a_found_map_is_kept_with_the_model(tmp_path):
+    model = build("opt", **FOUND["opt"])
+    with pytest.raises(UserError, match="model type 'opt' .known: albert, bert, .*search may find one"):
+        heads.head_map(model)
+    found = search.find(model)
+    heads.keep(model, found)
+    model.save_pretrained(tmp_path)
+    assert heads.head_map(AutoModelForSequenceClassification.from_pretrained(tmp_path)) == found
+
+
 def test_the_search_leaves_the_model_as_it_was(make_tiny, monkeypatch):
     tiny = make_tiny("gpt2")
     before = {name: value.clone() for name, value in tiny.model.state_dict().items()}
     monkeypatch.delitem(heads.LAYOUTS, "gpt2")
-    heads.head_map(tiny.model)
+    search.find(tiny.model)
     assert all(torch.equal(value, before[name]) for name, value in tiny.model.state_dict().items())
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in tiny.model.modules())

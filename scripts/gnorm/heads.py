@@ -10,7 +10,7 @@ knows a model family by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import nn
@@ -247,16 +247,18 @@ LAYOUTS = {
 
 
 def head_map(model: nn.Module) -> HeadMap:
-    """The slots of a HuggingFace model, with or without a head on top; searched for if the family is unknown.
+    """The slots of a HuggingFace model, with or without a head on top.
 
+    They are what its configuration says if a search has found them before (`keep`), or what its family has.
     `prune_by` in its configuration says what a slot is where query heads share K and V: `group` (default)
     or `query`.
     """
     config = model.config
+    if getattr(config, "head_map", None):
+        return _stored(config.head_map)
     if config.model_type not in LAYOUTS:
-        from gnorm.search import find  # it needs this module
-
-        return find(model)
+        known = ", ".join(sorted(LAYOUTS))
+        raise UserError(f"no head map for model type {config.model_type!r} (known: {known}): gnorm.search may find one")
     layout = LAYOUTS[config.model_type]
     backbone = getattr(model, model.base_model_prefix, model)
     prefix = "" if backbone is model else f"{model.base_model_prefix}."
@@ -289,6 +291,16 @@ def head_map(model: nn.Module) -> HeadMap:
         reloads=layout.reloads,
         **slots,
     )
+
+
+def keep(model: nn.Module, heads: HeadMap) -> None:
+    """Write a map into the model's configuration, which is saved with it."""
+    model.config.head_map = asdict(heads)
+
+
+def _stored(values: dict) -> HeadMap:
+    blocks = tuple(Block(**{**block, "layers": tuple(block["layers"])}) for block in values["blocks"])
+    return HeadMap(**{**values, "blocks": blocks, "layer_names": tuple(values["layer_names"])})
 
 
 def prune_by(model: nn.Module) -> str:
