@@ -84,6 +84,12 @@ def dataset_code(wildcards):
     return code("make_dataset", *corpora)
 
 
+def checkpoint_code(wildcards):
+    """A checkpoint from outside may be of a family whose heads have to be searched for."""
+    outside = MODELS[wildcards.model]["checkpoint"]["source"] != "train"
+    return code("make_checkpoint", *(["search"] if outside else []))
+
+
 # Where a model's dataset and checkpoint are once fetched, and what they then are a source of.
 FETCHED = {
     "dataset": ("results/{suite}/{model}/download/dataset.parquet", "file"),

@@ -229,9 +229,9 @@ def test_bfloat16_is_announced_and_accuracy_stays_in_float32(make_tiny, caplog, 
     norms = []
     original = gnorm._squared_norms
 
-    def spy(x, g, width):
+    def spy(x, g, widths):
         norms.append((x.dtype, torch.is_autocast_enabled("cpu")))
-        return original(x, g, width)
+        return original(x, g, widths)
 
     monkeypatch.setattr(gnorm, "_squared_norms", spy)
     strategy = settings(precision="bfloat16")

@@ -100,20 +100,8 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
     own = [checkpoint["path"]] if checkpoint["source"] == "local" else []
     for folder in (*own, *folders):
         path = Path(folder, "config.json")
-        if path.is_file():
-            said = json.loads(path.read_text(encoding="utf-8"))
-            width = said["hidden_size"]
-            return Shape(
-                said.get("model_type", "bert"),
-                said["num_hidden_layers"],
-                said["num_attention_heads"],
-                width,
-                said["intermediate_size"],
-                said["vocab_size"],
-                said["max_position_embeddings"],
-                said.get("embedding_size", width),
-                str(path),
-            )
+        if path.is_file() and (found := _said(path)):
+            return found
     if checkpoint["source"] == "train":
         width = checkpoint["width"]
         dimensions = (checkpoint[key] for key in ("family", "layers", "heads", "width", "feed_forward", "vocabulary"))
@@ -121,6 +109,32 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
     return _papers("ROBERTA", "nothing: taken for RoBERTa-large")
+
+
+# What configurations call a dimension, by family.
+NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "width": ("hidden_size", "n_embd", "dim"),
+    "feed_forward": ("intermediate_size", "n_inner", "hidden_dim"),
+    "positions": ("max_position_embeddings", "n_positions"),
+}
+
+
+def _said(path: Path) -> Shape | None:
+    """Dimensions in a model's configuration; none if it says too little."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        found = {key: next((said[n] for n in names if said.get(n)), None) for key, names in NAMES.items()}
+        width = found["width"]
+        found["feed_forward"] = found["feed_forward"] or 4 * width  # GPT-2's, unsaid
+        family, vocabulary = said.get("model_type", "bert"), said["vocab_size"]
+        embedding = said.get("embedding_size", width)
+        if None in found.values():
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # what is wrong with it, loading it will say
+    return Shape(family=family, vocabulary=vocabulary, embedding=embedding, source=str(path), **found)
 
 
 @dataclass(frozen=True)

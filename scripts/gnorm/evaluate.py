@@ -48,7 +48,7 @@ class Evaluation:
     def _affordable(self, memory_mb: int) -> tuple[int, ...]:
         """Layers whose outputs are kept; none if layers share weights, as pruning changes them all."""
         inner = range(self.heads.layers - 1)
-        if not memory_mb or self.heads.shape[0] != self.heads.layers or not inner:
+        if not memory_mb or len(self.heads.layer_names) != self.heads.layers or not inner:
             return ()
         tokens = sum(batch.tokens for batch in self.batches)
         each = tokens * self.heads.hidden * 4 / 2**20  # float32

@@ -8,6 +8,9 @@ output gradients G_h (T x w) the block's gradient is G_h^T X, whose squared norm
 sum(G_h * (X X^T G_h)); the form with fewer products is taken. One forward and one backward of the sum of all sentences'
 objectives gives every sentence's G, because sentences do not interact.
 
+A slot that is a group of query heads has all their rows of W_Q and the group's own of W_K and W_V; a query
+head pruned by itself has its own rows of W_Q and its group's of W_K and W_V.
+
 The authors' notebooks instead take one gradient a batch, of the norm of all its logits, and
 divide the summed norms by the number of rows: `granularity: batch` does that.
 """
@@ -25,7 +28,7 @@ from torch import nn
 
 from gnorm import UserError
 from gnorm.batches import Batch, each, in_order, make, out_of_memory
-from gnorm.heads import HeadMap
+from gnorm.heads import HeadMap, projection
 from gnorm.rows import NO_CLASS
 
 if TYPE_CHECKING:
@@ -110,6 +113,7 @@ def squared_block_norms(
     real = batch.mask.unsqueeze(-1).to(torch.float32 if precision == "bfloat16" else model.dtype)
     squared = torch.zeros(1 if whole else len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device)
     columns = [still.nonzero().flatten().to(model.device) for still in kept]
+    widths = (heads.width, heads.key_width, heads.key_width)
     inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
     gradients: dict[int, dict[tuple[int, int], torch.Tensor]] = defaultdict(dict)  # (part, run) of each block
     lowest: list[torch.Tensor] = []
@@ -122,20 +126,25 @@ def squared_block_norms(
         g = [torch.cat(of_runs, dim=1) if len(runs) > 1 else of_runs[0] for of_runs in parts]
         if whole:
             x, g = x.flatten(0, 1).unsqueeze(0), [part.flatten(0, 1).unsqueeze(0) for part in g]
-        squared[:, :, row, columns[row]] = _squared_norms(x, g, heads.width)
+        for part, found in enumerate(_squared_norms(x, g, widths)):
+            shared = part > 0 and heads.share > 1
+            squared[:, part, row, columns[row]] = found[:, heads.sharing(kept[row])[1]] if shared else found
 
-    def watch(row: int, part: int):
+    def watch(row: int, parts: tuple[int, ...]):
+        """Of a projection that gives these of Q, K and V."""
         runs = count()
+        sizes = [heads.sizes(kept[row])[part] for part in parts]
 
         def record(_module, args, output):
             run = next(runs)
             if not output.requires_grad:  # the graph starts at the lowest projections
                 lowest.append(output.requires_grad_())
-            if part == 0:
+            if 0 in parts:
                 inputs[row].append(args[0].detach())
 
             def arrived(gradient):
-                gradients[row][part, run] = gradient
+                for part, own in zip(parts, gradient.split(sizes, dim=-1), strict=True):
+                    gradients[row][part, run] = own
                 if len(gradients[row]) == 3 * len(heads.blocks[row].layers):
                     reduce(row)
 
@@ -144,10 +153,10 @@ def squared_block_norms(
         return record
 
     handles = [
-        model.get_submodule(name).register_forward_hook(watch(row, part))
+        projection(model, name).register_forward_hook(watch(row, parts))
         for row, block in enumerate(heads.blocks)
         if kept[row].any()
-        for part, name in enumerate(block.projections)
+        for name, parts in block.sources
     ]
     try:
         with torch.enable_grad():
@@ -169,14 +178,14 @@ def _objective(logits: torch.Tensor, labels: torch.Tensor, objective: str, whole
     return nn.functional.cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="sum")
 
 
-def _squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], width: int) -> torch.Tensor:
-    """||g_h^T x||^2 of each sentence, part and head; x is B x T x d, each part of g is B x T x (H*width)."""
+def _squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], widths: Sequence[int]) -> list[torch.Tensor]:
+    """||g_h^T x||^2 of each part: sentences x heads; x is B x T x d, each part of g is B x T x (H*width)."""
     rows, length, size = x.shape
     columns = sum(part.shape[-1] for part in g)
     gram = length * (size + columns) < size * columns  # which form takes fewer products
     between = x @ x.transpose(1, 2) if gram else None
     squared = []
-    for part in g:
+    for part, width in zip(g, widths, strict=True):
         part = part.to(x.dtype)
         if gram:
             terms = (part * (between @ part)).view(rows, length, -1, width)
@@ -184,4 +193,4 @@ def _squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], width: int) -> to
         else:
             direct = (part.transpose(1, 2) @ x).view(rows, -1, width, size)
             squared.append(direct.square_().sum(dim=(2, 3), dtype=torch.float64))
-    return torch.stack(squared, dim=1)
+    return squared
