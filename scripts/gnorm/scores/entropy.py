@@ -18,7 +18,12 @@ from gnorm.batches import Batch, each
 from gnorm.files import load_tensors
 from gnorm.heads import HeadMap
 
+PRUNE = "highest"  # a head that attends evenly everywhere tells the least
 VARIANTS = ("A", "B", "C")
+
+
+def cost(model: nn.Module, heads: HeadMap, **_settings) -> tuple[int, int]:
+    return 1, 0
 
 
 @dataclass

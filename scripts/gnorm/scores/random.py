@@ -10,6 +10,12 @@ from torch import nn
 from gnorm.batches import Batch
 from gnorm.heads import HeadMap
 
+PRUNE = "lowest"
+
+
+def cost(model: nn.Module, heads: HeadMap, **_settings) -> tuple[int, int]:
+    return 0, 0
+
 
 def score(model: nn.Module, heads: HeadMap, batches: list[Batch], seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
