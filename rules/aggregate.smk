@@ -63,7 +63,8 @@ rule find_solution:
         "../envs/torch.yaml"
     threads: 1
     resources:
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("find_solution"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         tokens=JOBS["batch_tokens"],

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, imports, interchange, paper, settings
+from gnorm import UserError, advice, cost, imports, interchange, paper, settings, state
 
 try:
     SETTINGS = settings.load(config, ROOT)
@@ -31,14 +31,16 @@ FIGURES = SETTINGS["figures"]["draw"]
 TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
-MEMORY_MB = JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" else None
+MEMORY_MB = (
+    JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" and JOBS["memory_mb"] != "auto" else None
+)
+# Of the configuration what belongs to the machine: no result depends on it.
+MACHINE = ("device_speed", "container")
 BENCH = {
     "shapes": ["BERT", "ALBERT", "RoBERTa", "XLM-RoBERTa", "MiniLM"],
     "repeats": 3,
     "evaluated": 256,
 }
-# A network may come back, a file missing from the mirror does not.
-FETCH_RETRIES = 0 if SETTINGS["hub_mirror"] else 3
 TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
 
 
@@ -82,37 +84,93 @@ def dataset_code(wildcards):
     return code("make_dataset", *corpora)
 
 
-# Where a model's dataset and checkpoint are once fetched from the hub, and what they then are a source of.
+# Where a model's dataset and checkpoint are once fetched, and what they then are a source of.
 FETCHED = {
     "dataset": ("results/{suite}/{model}/download/dataset.parquet", "file"),
     "checkpoint": ("results/{suite}/{model}/download/model", "local"),
 }
+# What an entry says of where it is fetched from; settled once it is at hand.
+WHENCE = {
+    "hub": ["id", "revision", "config", "split"],
+    "package": ["package", "version", "kind", "sha256", "archive", "member", "columns", "separator"],
+}
+
+
+def origin(section, model):
+    """A model's dataset or checkpoint entry; of one to be fine-tuned, what it starts from."""
+    entry = MODELS[model][section]
+    return entry.get("from", entry)
+
+
+def origin_at_hand(section, model):
+    """... and one from the hub or a package as what it is once fetched."""
+    entry = origin(section, model)
+    if entry["source"] not in WHENCE:
+        return entry
+    path, source = FETCHED[section]
+    kept = {key: entry[key] for key in entry if key not in WHENCE[entry["source"]]}
+    return kept | {"source": source, "path": path.format(suite=SUITE, model=model)}
 
 
 def at_hand(section):
-    """A model's dataset or checkpoint entry, as a parameter; one from the hub as what it is once fetched."""
+    """A model's dataset or checkpoint entry, as a parameter, with all that is fetched in its place."""
 
     def look_up(wildcards):
         entry = MODELS[wildcards.model][section]
-        if entry["source"] != "hub":
-            return entry
-        path, source = FETCHED[section]
-        kept = {
-            key: entry[key] for key in entry if key not in ("id", "revision", "config", "split")
-        }
-        return kept | {"source": source, "path": path.format(suite=SUITE, model=wildcards.model)}
+        there = origin_at_hand(section, wildcards.model)
+        return entry | {"from": there} if "from" in entry else there
+
+    return look_up
+
+
+def whence(section):
+    """Where a model's dataset or checkpoint is fetched from, as a parameter."""
+
+    def look_up(wildcards):
+        entry = origin(section, wildcards.model)
+        wanted = WHENCE[entry["source"]]
+        return {key: value for key, value in entry.items() if key in ("source", *wanted)}
+
+    return look_up
+
+
+# A network may come back; a file missing from a mirror or a package does not.
+FROM_HUB = any(origin(s, m)["source"] == "hub" for m in MODELS for s in FETCHED)
+FETCH_RETRIES = 3 if FROM_HUB and not SETTINGS["hub_mirror"] else 0
+
+
+def archive_name(entry):
+    return f"{entry['package']}-{entry['version']}.{entry['kind']}"
+
+
+# Archives of packages by the names they get here; models may share one.
+ARCHIVES = {
+    archive_name(part): {key: part[key] for key in ("package", "version", "kind", "sha256")}
+    for entry in MODELS.values()
+    for part in settings.packages(entry)
+}
+
+
+def archive(section):
+    """The archive that a model's dataset or checkpoint lies in, if it does."""
+
+    def look_up(wildcards):
+        entry = origin(section, wildcards.model)
+        if entry["source"] != "package":
+            return []
+        return f"results/{SUITE}/packages/{archive_name(entry)}"
 
     return look_up
 
 
 def outside(*sections):
-    """Files that a suite entry takes from outside the workflow, or from the hub; of a folder, every file in it."""
+    """Files that a suite entry takes from outside the workflow, or that are fetched; of a folder, every file in it."""
 
     def look_up(wildcards):
         found = []
         for section in sections:
-            path = at_hand(section)(wildcards).get("path")
-            if MODELS[wildcards.model][section]["source"] == "hub":
+            path = origin_at_hand(section, wildcards.model).get("path")
+            if origin(section, wildcards.model)["source"] in WHENCE:
                 found.append(path)
             elif path:
                 inside = sorted(p for p in Path(path).rglob("*") if p.is_file())
@@ -120,6 +178,43 @@ def outside(*sections):
         return found
 
     return look_up
+
+
+COSTS = cost.Estimator(
+    SETTINGS,
+    cost.laws(ROOT),
+    {
+        model: cost.shape(
+            entry,
+            [
+                f"results/{SUITE}/{model}/checkpoint",
+                FETCHED["checkpoint"][0].format(suite=SUITE, model=model),
+            ],
+        )
+        for model, entry in MODELS.items()
+    },
+)
+
+
+def memory(wildcards, attempt):
+    """What a job with a model asks for; a job that was stopped asks for more."""
+    return attempt * COSTS.memory_mb(wildcards.model)
+
+
+def time_limit(rule, runs=1):
+    """Minutes that a job asks for; a job that was stopped asks for more."""
+
+    def look_up(wildcards, input, attempt):
+        values, shards = dict(wildcards.items()), bool(input.get("shards"))
+        return attempt * cost.minutes(COSTS.seconds(rule, values, runs, shards))
+
+    return look_up
+
+
+def explain(log):
+    """What to change where a scheduler refused or stopped a job, as its profile says."""
+    for line in advice.explain(log, ROOT / "profiles"):
+        print(line, file=sys.stderr)
 
 
 def chunks(count, size):
@@ -343,7 +438,7 @@ def verdict_inputs(wildcards):
 
 def tokenizer_settings(wildcards):
     """Of a model's checkpoint entry, what its tokenizer depends on."""
-    entry = at_hand("checkpoint")(wildcards)
+    entry = origin_at_hand("checkpoint", wildcards.model)
     return {
         key: entry[key]
         for key in ("source", "path", "family", "vocabulary", "length")
@@ -364,6 +459,7 @@ wildcard_constraints:
     published="|".join(map(re.escape, PUBLISHED)),
     size="|".join({random_size(model) for model in MODELS}) if RANDOM else "none",
     group=r"\d+group|concated",
+    archive="|".join(map(re.escape, ARCHIVES)) or "none",
     first=r"\d+",
     last=r"\d+",
     shape="|".join(BENCH["shapes"]),

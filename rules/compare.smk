@@ -21,7 +21,8 @@ rule compare_criteria:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("compare_criteria"),
         reuse_mb=JOBS["reuse_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),

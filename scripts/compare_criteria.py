@@ -65,7 +65,7 @@ def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memor
             for _, measured in replay(model, heads, start_from.copy(), order, wanted):
                 pruned = heads.total - heads.left(model)
                 curves.append((name, run, pruned, pruned / heads.total, measured.value))
-    costs = [(name, *scores.load(name).cost(unpruned, heads, **settings)) for name, settings in criteria.items()]
+    costs = [(name, *passes.cost_of_all(unpruned, heads, {name: settings})) for name, settings in criteria.items()]
     log.info("%d criteria, %d runs, %d levels", len(criteria), runs, levels)
     for values, columns, output in (
         (scored, "criterion run layer head score error rank", outputs.scores),

@@ -199,7 +199,7 @@ def test_the_cost_is_what_is_run(case, name, monkeypatch):
     criterion, settings = scores.load(name), SETTINGS.get(name, {})
     calls = counted(monkeypatch, case.model)
     criterion.score(case.model, case.heads, case.batches(ROWS, tokens=10_000), **settings)
-    assert (calls["forward"], calls["backward"]) == criterion.cost(case.model, case.heads, **settings)
+    assert (calls["forward"], calls["backward"]) == passes.cost_of_all(case.model, case.heads, {name: settings})
 
 
 def test_criteria_share_passes(case, monkeypatch):

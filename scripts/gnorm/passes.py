@@ -10,6 +10,7 @@ of their objectives gives every sentence's own.
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -20,7 +21,7 @@ from types import ModuleType
 import torch
 from torch import nn
 
-from gnorm import UserError, objectives, scores
+from gnorm import UserError, effort, objectives, scores
 from gnorm.batches import Batch, each
 from gnorm.heads import HeadMap
 
@@ -73,11 +74,21 @@ def of_all(
 
 def cost_of_all(model: nn.Module, heads: HeadMap, wanted: Mapping[str, dict]) -> tuple[int, int]:
     """How often each row goes forward and backward for the scores of several criteria."""
-    criteria = {name: scores.load(name) for name in wanted}
-    readings = {name: found for name, c in criteria.items() if (found := _reading(c, wanted[name]))}
-    shared = len({reading.shares for reading in readings.values()})
-    costs = [criteria[name].cost(model, heads, **wanted[name]) for name in wanted if name not in readings]
-    return shared + sum(forward for forward, _ in costs), shared + sum(backward for _, backward in costs)
+    kept = heads.kept(model)
+    layers = sum(len(block.layers) for block, still in zip(heads.blocks, kept, strict=True) if still.any())
+    costs, shared = [], set()
+    for name, settings in wanted.items():
+        criterion = scores.load(name)
+        if name == "hybrid":
+            members = {member: settings.get("members", {}).get(member, {}) for member in settings["of"]}
+            costs.append(cost_of_all(model, heads, members))
+        elif reading := _reading(criterion, settings):
+            shared.add(reading.shares)
+        else:
+            defaults = inspect.signature(criterion.score).parameters.items()
+            known = {key: parameter.default for key, parameter in defaults} | settings
+            costs.append(effort.passes(criterion.PASSES, int(kept.sum()), layers, known))
+    return tuple(len(shared) + sum(each) for each in zip(effort.NONE, *costs, strict=True))
 
 
 def read(

@@ -21,13 +21,7 @@ from gnorm.heads import HeadMap
 from gnorm.passes import attention_weights, finite, need_classes
 
 PRUNE = "lowest"
-
-
-def cost(model: nn.Module, heads: HeadMap, steps: int = 20, **_settings) -> tuple[int, int]:
-    """Backward passes end at the scaled layer."""
-    rows = heads.kept(model).any(1).tolist()
-    layers = sum(len(block.layers) for block, any_left in zip(heads.blocks, rows, strict=True) if any_left)
-    return steps * layers, steps * layers
+PASSES = ("steps * layers", "steps * layers")  # backward to the scaled layer
 
 
 def score(

@@ -14,13 +14,9 @@ from torch import nn
 
 from gnorm.batches import Batch
 from gnorm.heads import HeadMap
-from gnorm.passes import Seen, cost_of_all, of_all
+from gnorm.passes import Seen, of_all
 
 PRUNE = "lowest"
-
-
-def cost(model: nn.Module, heads: HeadMap, of: Mapping[str, float], members: Mapping[str, dict], **_settings):
-    return cost_of_all(model, heads, {name: members.get(name, {}) for name in of})
 
 
 def score(

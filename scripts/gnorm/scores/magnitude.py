@@ -12,10 +12,7 @@ from gnorm.batches import Batch
 from gnorm.heads import HeadMap
 
 PRUNE = "lowest"
-
-
-def cost(model: nn.Module, heads: HeadMap, **_settings) -> tuple[int, int]:
-    return 0, 0
+PASSES = ("0", "0")
 
 
 def score(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> torch.Tensor:
