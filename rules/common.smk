@@ -255,8 +255,23 @@ def shards_if_ranked_by(wildcards):
     return shards(wildcards) if ranks_by_shards(wildcards.strategy) else []
 
 
+def shards_if_compared(wildcards):
+    return shards(wildcards) if "entropy" in SETTINGS["compare"] else []
+
+
+def score_modules(score, settings):
+    """The module of a criterion; of a hybrid those of its members too."""
+    return [f"scores.{name}" for name in (score, *settings.get("members", {}))]
+
+
 def score_code(wildcards):
-    return code("prune_heads", f"scores.{SETTINGS['strategies'][wildcards.strategy]['score']}")
+    strategy = SETTINGS["strategies"][wildcards.strategy]
+    return code("prune_heads", *score_modules(strategy["score"], strategy["settings"]))
+
+
+def compared_code():
+    compared = SETTINGS["compare"].items()
+    return code("compare_criteria", *(m for pair in compared for m in score_modules(*pair)))
 
 
 def trials(model, strategy):
@@ -335,6 +350,11 @@ NEEDS = {
     ],
     "gradients": [f"results/{SUITE}/{model}/gradient_change.npz" for model in MODELS],
     "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS],
+    "criteria": [
+        f"results/{SUITE}/{model}/criteria/{name}.csv"
+        for model in MODELS
+        for name in ("scores", "curves", "costs")
+    ],
 }
 
 

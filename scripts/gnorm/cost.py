@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from gnorm import paper
+from gnorm import effort, paper
 from gnorm.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 
 BENCH_THREADS = 2  # a `device_speed` is relative to the benchmark's machine: so many cores
@@ -306,7 +306,7 @@ class Estimator:
             return self.prune_heads(model, wildcards["strategy"], runs, shards)
         if rule in ("entropy_shard", "random_pruning"):
             return getattr(self, rule)(model, part)
-        if rule in ("make_checkpoint", "gradient_change"):
+        if rule in ("make_checkpoint", "gradient_change", "compare_criteria"):
             return getattr(self, rule)(model)
         return self.start(model) if rule in WITH_MODEL else PLAIN
 
@@ -329,7 +329,7 @@ class Estimator:
         if plan["score"] == "entropy" and rows["entropy"] != "same":
             scored = rows["entropy"]
         times = 0 if shards else rounds(plan, steps)
-        score = times * self._pass("entropy" if plan["score"] == "entropy" else "scoring", model, scored)
+        score = times * self._score(plan["score"], plan["settings"], model, scored)
         evaluated = self.evaluated(model)
         if plan["rescore"] == "every_step" and plan["score"] != "entropy":  # scoring predicts the rows it meets
             if rows["evaluation"] == "same":
@@ -338,6 +338,25 @@ class Estimator:
                 evaluated = max(0, evaluated - scored)
         reused = 1.0 if of.tied or not self.settings["jobs"]["reuse_mb"] else REUSED
         return self.start(model) + runs * KEPT * (score + steps * reused * self._pass("forward", model, evaluated))
+
+    def _score(self, score: str, settings: dict, model: str, rows: float) -> float:
+        """One score of the unpruned model."""
+        if score == "entropy":
+            return self._pass("entropy", model, rows)
+        of = self.shapes[model]
+        forward, backward = effort.of_criterion(score, settings, of.slots, of.layers)
+        alone = self._pass("forward", model, max(0, forward - backward) * rows)
+        return alone + self._pass("scoring", model, backward * rows)
+
+    def compare_criteria(self, model: str) -> float:
+        """Entropies are in the shards."""
+        entry = self.settings["models"][model]
+        rows, compared = entry["rows"]["calibration"], entry["compare"]
+        scored = sum(self._score(s, own, model, rows) for s, own in compared.items() if s != "entropy")
+        evaluated = (
+            len(compared) * (entry["random"]["levels"] - 1) * self._pass("forward", model, self.evaluated(model))
+        )
+        return self.start(model) + self.settings["runs"] * (scored + KEPT * evaluated)
 
     def random_pruning(self, model: str, trials: int) -> float:
         levels = self.settings["models"][model]["random"]["levels"]
