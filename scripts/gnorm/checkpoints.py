@@ -130,7 +130,9 @@ def finetune(
     )
     new = [*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])]
     if lost := [name for name in new if name.startswith(f"{model.base_model_prefix}.encoder.")]:
-        raise UserError(f"{folder} has no weights for {lost[0]} and {len(lost) - 1} more: it is not a pretrained encoder")
+        raise UserError(
+            f"{folder} has no weights for {lost[0]} and {len(lost) - 1} more: it is not a pretrained encoder"
+        )
     log.info("new weights: %s", ", ".join(new))
     return _fit(model, entry, tokenizer, rows, seed)
 

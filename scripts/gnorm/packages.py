@@ -67,7 +67,11 @@ def unpack_file(archive: str | Path, inner: str | None, member: str, path: str |
 
 
 def unpack_folder(
-    archive: str | Path, inner: str | None, member: str, pick: Callable[[Iterator[str], str], list[str]], folder: str | Path
+    archive: str | Path,
+    inner: str | None,
+    member: str,
+    pick: Callable[[Iterator[str], str], list[str]],
+    folder: str | Path,
 ) -> None:
     """The files directly in a folder of an archive that `pick` chooses by their names, into `folder`."""
     member = member.rstrip("/")
@@ -178,4 +182,6 @@ def _known(member: str, sizes: dict[str, int], archive: str | Path) -> None:
         have = ", ".join(sorted(sizes)[:12]) + (", ..." if len(sizes) > 12 else "")
         raise UserError(f"{Path(archive).name} has no member {member!r}; {hint}it has {have}")
     if sizes[member] > LIMIT:
-        raise UserError(f"{Path(archive).name}: {member!r} has {sizes[member]:,} bytes, more than {LIMIT:,} are not read")
+        raise UserError(
+            f"{Path(archive).name}: {member!r} has {sizes[member]:,} bytes, more than {LIMIT:,} are not read"
+        )

@@ -48,7 +48,9 @@ def _separated(path: Path, columns: Sequence[str] | None, separator: str) -> dat
             for cells in lines:
                 if len(cells) != len(names):
                     said = f"{len(cells)} columns instead of the {len(names)} of {', '.join(names)}"
-                    raise UserError(f"dataset {path}, line {lines.line_num}: {said}; correct `columns:` or `separator:`")
+                    raise UserError(
+                        f"dataset {path}, line {lines.line_num}: {said}; correct `columns:` or `separator:`"
+                    )
                 records.append(dict(zip(names, cells, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise UserError(f"dataset {path} cannot be read ({reason(error)})") from error
