@@ -64,7 +64,8 @@ rule find_solution:
         "../envs/torch.yaml"
     threads: 1
     resources:
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("find_solution"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         tokens=JOBS["batch_tokens"],
@@ -94,7 +95,7 @@ rule export_solution:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
     resources:
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
     params:
         dataset_folder=subpath(input.rows, parent=True),
         title=lambda wildcards: TITLES[wildcards.model],

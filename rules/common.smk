@@ -8,7 +8,17 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, estimate, files, imports, interchange, paper, settings
+from gnorm import (
+    UserError,
+    advice,
+    cost,
+    estimate,
+    imports,
+    interchange,
+    paper,
+    settings,
+    state,
+)
 from snakemake.logging import logger
 
 try:
@@ -33,7 +43,11 @@ FIGURES = SETTINGS["figures"]["draw"]
 TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
-MEMORY_MB = JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" else None
+MEMORY_MB = (
+    JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" and JOBS["memory_mb"] != "auto" else None
+)
+# Of the configuration what belongs to the machine: no result depends on it.
+MACHINE = ("device_speed", "container")
 BENCH = {
     "shapes": ["BERT", "ALBERT", "RoBERTa", "XLM-RoBERTa", "MiniLM"],
     "repeats": 3,
@@ -176,6 +190,68 @@ def outside(*sections):
         return found
 
     return look_up
+
+
+def shape(model):
+    """A model's dimensions, as far as they are known by now."""
+    folders = ["results/{suite}/{model}/checkpoint", FETCHED["checkpoint"][0]]
+    return cost.shape(MODELS[model], [f.format(suite=SUITE, model=model) for f in folders])
+
+
+COSTS = cost.Estimator(SETTINGS, cost.laws(ROOT), {model: shape(model) for model in MODELS})
+
+
+def memory(wildcards, attempt):
+    """What a job with a model asks for; a job that was stopped asks for more."""
+    return attempt * COSTS.memory_mb(wildcards.model)
+
+
+def time_limit(rule, runs=1):
+    """Minutes that a job asks for; a job that was stopped asks for more."""
+
+    def look_up(wildcards, input, attempt):
+        values, shards = dict(wildcards.items()), bool(input.get("shards"))
+        return attempt * cost.minutes(COSTS.seconds(rule, values, runs, shards))
+
+    return look_up
+
+
+def seconds_of(job):
+    """What a job will take as far as is known by now; None before its model is there.
+
+    A model that is fetched while Snakemake runs is not the one that was planned for.
+    """
+    model = job.wildcards_dict.get("model")
+    if model:
+        if not COSTS.shapes[model].known:
+            COSTS.shapes[model] = shape(model)
+        if not COSTS.shapes[model].known:
+            return None
+    runs = sum(str(path).endswith(".csv") for path in job.output)
+    return COSTS.seconds(job.rule.name, job.wildcards_dict, runs, bool(job.input.get("shards")))
+
+
+def watch(workflow):
+    """Say on screen how far a run is, and how long the rest will take."""
+    on_cluster = workflow.nodes  # how many jobs at once
+    jobs = [
+        estimate.Job(
+            id=job.jobid,
+            kind=job.rule.name,
+            model=job.wildcards_dict.get("model"),
+            predicted=lambda job=job: seconds_of(job),
+            cores=1 if on_cluster else job.threads,
+        )
+        for job in workflow.dag.needrun_jobs()
+        if not job.is_norun
+    ]
+    estimate.watch(estimate.Plan(jobs, on_cluster or workflow.cores), logger)
+
+
+def explain(log):
+    """What to change where a scheduler refused or stopped a job, as its profile says."""
+    for line in advice.explain(log, ROOT / "profiles"):
+        print(line, file=sys.stderr)
 
 
 def chunks(count, size):
@@ -376,59 +452,6 @@ def verdict_inputs(wildcards):
         splits = [f"results/{SUITE}/{model}/dataset/splits.json" for model in MODELS]
         found += [*NEEDS["tidy"], *NEEDS["entropy"], *NEEDS["gradients"], *splits]
     return found
-
-
-def slots(model):
-    """How many heads can be pruned one by one: what is known of it now."""
-    made, entry = Path(f"results/{SUITE}/{model}/heads.json"), MODELS[model]["checkpoint"]
-    if made.exists():
-        counted = files.read_json(made)
-        return len(counted["shared"]) * counted["heads"]
-    if entry["source"] == "train":
-        return entry["heads"] * (1 if entry["family"] == "albert" else entry["layers"])
-    return 144
-
-
-def rows_run(job):
-    """Rows that a job runs through its model, counted as forward passes of the whole model; None if few.
-
-    A row trained on counts 6 times, one scored twice; of one evaluated after a pruned head half of the
-    layers are run, after several three quarters. For the estimate of the time left alone.
-    """
-    if "model" not in job.wildcards_dict:
-        return None
-    name, model = job.rule.name, job.wildcards.model
-    entry, rows = MODELS[model], MODELS[model]["rows"]
-    evaluated = rows["calibration"] if rows["evaluation"] == "same" else rows["evaluation"]
-    if name == "make_checkpoint" and "epochs" in entry["checkpoint"]:
-        return 6 * rows["train"] * entry["checkpoint"]["epochs"]
-    if name == "random_pruning":
-        count = int(job.wildcards.last) - int(job.wildcards.first) + 1
-        return 0.75 * count * (entry["random"]["levels"] - 1) * evaluated
-    if name.startswith("prune_heads"):
-        rescored = SETTINGS["strategies"][job.wildcards.strategy]["rescore"]
-        every = {"every_step": 1, "never": None}.get(rescored, rescored)
-        scored = 2 * rows["calibration"] / every if every else 0
-        runs = sum(str(path).endswith(".csv") for path in job.output)
-        return runs * slots(model) * (evaluated / 2 + scored)
-    return None
-
-
-def watch(workflow):
-    """Say on screen how long the rest of the run will take."""
-    on_cluster = workflow.nodes  # how many jobs at once
-    jobs = [
-        estimate.Job(
-            id=job.jobid,
-            kind=job.rule.name,
-            model=job.wildcards_dict.get("model"),
-            work=lambda job=job: rows_run(job),
-            cores=1 if on_cluster else job.threads,
-        )
-        for job in workflow.dag.needrun_jobs()
-        if not job.is_norun
-    ]
-    estimate.watch(estimate.Plan(jobs, on_cluster or workflow.cores), logger)
 
 
 def tokenizer_settings(wildcards):

@@ -122,12 +122,14 @@ rule make_checkpoint:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("make_checkpoint"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         checkpoint=at_hand("checkpoint"),
         seed=SETTINGS["seed"],
         threads=JOBS["threads"],
+        state="results/{suite}/state/{model}.checkpoint.pt",
     script:
         "../scripts/make_checkpoint.py"
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and small models only lose by more
+pytest_plugins = ["faults"]
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -46,7 +48,6 @@ class Tiny:
             {**r, "row": i, "label": corpus.LABELS.index(r["label_name"]) if r["label_name"] in corpus.LABELS else -1}
             for i, r in enumerate(drawn)
         ]
-        torch.set_num_threads(1)  # tiny models only lose by more
         torch.manual_seed(seed)
         config = AutoConfig.for_model(
             family,

@@ -8,21 +8,18 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-SHORT = 4.0  # seconds that a job without known work takes, most of them to start
-START = 5.0  # of a job with a model: importing torch and transformers
-
 
 @dataclass(frozen=True)
 class Job:
     id: int
     kind: str  # its rule
-    model: str | None = None
-    work: Callable[[], float | None] = lambda: None  # in rows run through the model, forward; None if not known
+    model: str | None
+    predicted: Callable[[], float | None]  # seconds, asked for again and again; None as long as nobody knows
     cores: int = 1
 
 
 class Plan:
-    """The jobs of a run. Seconds a row are learned from the jobs that have ended, those most alike first."""
+    """The jobs of a run. How predictions do on this machine is learned from the jobs that have ended."""
 
     def __init__(self, jobs: Iterable[Job], cores: int, clock: Callable[[], float] = time.monotonic):
         self.jobs = {job.id: job for job in jobs}
@@ -42,23 +39,21 @@ class Plan:
             self.took[id] = self.clock() - self.running.pop(id)
 
     def expected(self, job: Job) -> float | None:
-        """Seconds that a job takes in all; None as long as nothing like it has ended."""
-        work = job.work()
-        if work is None:
-            alike = [seconds for i, seconds in self.took.items() if self.jobs[i].kind == job.kind]
-            return sum(alike) / len(alike) if alike else SHORT
+        """Seconds that a job takes in all: the prediction times how far those most like it were off."""
+        predicted = job.predicted()
+        if predicted is None:
+            return None
         ended = [(self.jobs[i], seconds) for i, seconds in self.took.items()]
         for alike in (
             lambda other: (other.kind, other.model) == (job.kind, job.model),
-            lambda other: other.model == job.model,
             lambda other: other.kind == job.kind,
-            lambda _: True,
+            lambda other: other.model == job.model,
         ):
-            found = [(other.work(), seconds) for other, seconds in ended if alike(other) and other.work()]
+            found = [(seconds, other.predicted()) for other, seconds in ended if alike(other)]
+            found = [(seconds, guess) for seconds, guess in found if guess]
             if found:
-                rows = sum(rows for rows, _ in found)
-                return START + work * sum(max(0.0, seconds - START) for _, seconds in found) / rows
-        return None
+                return predicted * sum(seconds for seconds, _ in found) / sum(guess for _, guess in found)
+        return predicted
 
     def left(self) -> float | None:
         """Seconds until all is done, with all cores busy; None as long as it cannot be known."""
@@ -79,7 +74,7 @@ class Plan:
         done = f"{len(self.done)} of {len(self.jobs)} jobs done, {len(self.running)} running"
         left = self.left()
         if left is None:
-            return f"{done}; how long the rest takes is known once a first model is made"
+            return f"{done}; how long the rest takes is known once the models are there"
         return (
             f"{done}; about {duration(left)} left, until {time.strftime('%H:%M', time.localtime(time.time() + left))}"
         )
