@@ -39,8 +39,8 @@ bench: env ## speed and memory beside the naive procedures; a quarter of an hour
 test: env ## all tests; minutes, most of them for the suites mini (unless `make demo` ran before) and paper
 	$(PYTEST)
 
-test-quick: env ## tests without the suites mini and paper
-	$(PYTEST) -m "not mini and not paper"
+test-quick: env ## tests without the suites mini, minilm and paper
+	$(PYTEST) -m "not mini and not minilm and not paper"
 
 lint: env ## ruff, snakefmt and snakemake --lint
 	$(BIN)/ruff check .

@@ -40,7 +40,6 @@ RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score
 RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
 TRAINED = [name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED]
 FIGURES = SETTINGS["figures"]["draw"]
-TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
 MEMORY_MB = (
@@ -368,6 +367,14 @@ NEEDS = {
     "gradients": [f"results/{SUITE}/{model}/gradient_change.npz" for model in MODELS],
     "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS],
 }
+
+
+# A table of something that no model of the suite has is left out.
+TABLES = [
+    name
+    for name in SETTINGS["tables"]
+    if all(NEEDS[need] for need in imports.constant(source(f"tables.{name}"), "NEEDS"))
+]
 
 
 def needs(module, suite):

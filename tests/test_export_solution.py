@@ -51,7 +51,8 @@ def pruned_here(checkpoint, slots):
 @pytest.mark.parametrize("model", ["BERT", "ALBERT"])
 def test_a_fresh_process_predicts_the_same(smoke, model, tmp_path):
     folder = smoke / "results/smoke"
-    solution, rows = read_json(folder / f"solutions/{model}/solution.json"), read(folder / model / "dataset", "evaluation")
+    solution = read_json(folder / f"solutions/{model}/solution.json")
+    rows = read(folder / model / "dataset", "evaluation")
     pruned, tokenizer = pruned_here(folder / model / "checkpoint", solution["pruned_slots"])
     found = in_a_fresh_process(folder / f"solutions/{model}/checkpoint", rows, tmp_path)
     expected = export_solution.logits(pruned, batches.make(tokenizer, rows, 500))
@@ -114,9 +115,8 @@ def test_a_saved_model_that_is_another_is_not_kept(make_tiny):
 @pytest.mark.parametrize("model", ["BERT", "ALBERT"])
 def test_the_card_says_what_was_measured(smoke, model):
     folder = smoke / f"results/smoke/solutions/{model}"
-    card, solution, latency = (folder / "checkpoint/README.md").read_text(), *(
-        read_json(folder / f"{name}.json") for name in ("solution", "latency")
-    )
+    card = (folder / "checkpoint/README.md").read_text()
+    solution, latency = read_json(folder / "solution.json"), read_json(folder / "latency.json")
     before, after = solution["before"], solution["after"]
     assert f"# {model}, {solution['heads_pruned']} of {solution['heads']} attention heads pruned" in card
     assert f"| accuracy (%) | {100 * before['accuracy']:.2f} | {100 * after['accuracy']:.2f} |" in card

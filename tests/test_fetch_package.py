@@ -231,7 +231,8 @@ ENTRY = {
 def suite_of_a_package(folder: Path, **changes) -> None:
     suite = yaml.safe_load((folder / "suites/smoke.yaml").read_text())
     bert = suite["models"].pop("BERT")
-    suite["models"] = {"OWN": bert | {"dataset": ENTRY | changes, "rows": {"train": 1, "calibration": 1, "evaluation": 1}}}
+    rows = {"train": 1, "calibration": 1, "evaluation": 1}
+    suite["models"] = {"OWN": bert | {"dataset": ENTRY | changes, "rows": rows}}
     (folder / "suites/own.yaml").write_text(yaml.safe_dump(suite))
 
 
