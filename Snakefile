@@ -51,6 +51,10 @@ localrules:
     write_report,
 
 
+onstart:
+    watch(workflow)
+
+
 onerror:
     explain(log)
 

@@ -8,7 +8,18 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, advice, cost, imports, interchange, paper, settings, state
+from gnorm import (
+    UserError,
+    advice,
+    cost,
+    estimate,
+    imports,
+    interchange,
+    paper,
+    settings,
+    state,
+)
+from snakemake.logging import logger
 
 try:
     SETTINGS = settings.load(config, ROOT)
@@ -27,8 +38,8 @@ JOBS = SETTINGS["jobs"]
 RUNS = range(SETTINGS["runs"])
 RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] != "random"]
 RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
+TRAINED = [name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED]
 FIGURES = SETTINGS["figures"]["draw"]
-TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
 MEMORY_MB = (
@@ -186,20 +197,13 @@ def outside(*sections):
     return look_up
 
 
-COSTS = cost.Estimator(
-    SETTINGS,
-    cost.laws(ROOT),
-    {
-        model: cost.shape(
-            entry,
-            [
-                f"results/{SUITE}/{model}/checkpoint",
-                FETCHED["checkpoint"][0].format(suite=SUITE, model=model),
-            ],
-        )
-        for model, entry in MODELS.items()
-    },
-)
+def shape(model):
+    """A model's dimensions, as far as they are known by now."""
+    folders = ["results/{suite}/{model}/checkpoint", FETCHED["checkpoint"][0]]
+    return cost.shape(MODELS[model], [f.format(suite=SUITE, model=model) for f in folders])
+
+
+COSTS = cost.Estimator(SETTINGS, cost.laws(ROOT), {model: shape(model) for model in MODELS})
 
 
 def memory(wildcards, attempt):
@@ -215,6 +219,38 @@ def time_limit(rule, runs=1):
         return attempt * cost.minutes(COSTS.seconds(rule, values, runs, shards))
 
     return look_up
+
+
+def seconds_of(job):
+    """What a job will take as far as is known by now; None before its model is there.
+
+    A model that is fetched while Snakemake runs is not the one that was planned for.
+    """
+    model = job.wildcards_dict.get("model")
+    if model:
+        if not COSTS.shapes[model].known:
+            COSTS.shapes[model] = shape(model)
+        if not COSTS.shapes[model].known:
+            return None
+    runs = sum(str(path).endswith(".csv") for path in job.output)
+    return COSTS.seconds(job.rule.name, job.wildcards_dict, runs, bool(job.input.get("shards")))
+
+
+def watch(workflow):
+    """Say on screen how far a run is, and how long the rest will take."""
+    on_cluster = workflow.nodes  # how many jobs at once
+    jobs = [
+        estimate.Job(
+            id=job.jobid,
+            kind=job.rule.name,
+            model=job.wildcards_dict.get("model"),
+            predicted=lambda job=job: seconds_of(job),
+            cores=1 if on_cluster else job.threads,
+        )
+        for job in workflow.dag.needrun_jobs()
+        if not job.is_norun
+    ]
+    estimate.watch(estimate.Plan(jobs, on_cluster or workflow.cores), logger)
 
 
 def explain(log):
@@ -343,6 +379,7 @@ def all_trial_tables():
 NEEDS = {
     "tidy": [f"results/{SUITE}/tidy.csv"],
     "heads": [f"results/{SUITE}/{model}/heads.json" for model in MODELS],
+    "baselines": [f"results/{SUITE}/{model}/baselines.json" for model in TRAINED],
     "solutions": [
         f"results/{SUITE}/solutions/{model}/{name}"
         for model in MODELS
@@ -356,6 +393,14 @@ NEEDS = {
         for name in ("scores", "curves", "costs")
     ],
 }
+
+
+# A table of something that no model of the suite has is left out.
+TABLES = [
+    name
+    for name in SETTINGS["tables"]
+    if all(NEEDS[need] for need in imports.constant(source(f"tables.{name}"), "NEEDS"))
+]
 
 
 def needs(module, suite):

@@ -132,3 +132,24 @@ rule make_checkpoint:
         state="results/{suite}/state/{model}.checkpoint.pt",
     script:
         "../scripts/make_checkpoint.py"
+
+
+rule measure_baselines:
+    input:
+        rows="results/{suite}/{model}/dataset/rows.parquet",
+        splits="results/{suite}/{model}/dataset/splits.json",
+        code=code("measure_baselines"),
+    output:
+        "results/{suite}/{model}/baselines.json",
+    log:
+        "results/{suite}/logs/measure_baselines/{model}.log",
+    conda:
+        "../envs/baselines.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+    params:
+        dataset_folder=subpath(input.rows, parent=True),
+        seed=SETTINGS["seed"],
+    script:
+        "../scripts/measure_baselines.py"

@@ -127,7 +127,7 @@ def test_targets(smoke, tmp_path, copy_of):
     assert planned(tree, "results/smoke/BERT/entropy/shards/0-7.pt", *SMOKE) == {"entropy_shard": 1}
     figures = planned(tree, "figures", *SMOKE)
     assert figures["draw_figure"] == 6 and "write_report" not in figures
-    assert planned(tree, "tables", *SMOKE)["make_table"] == 8
+    assert planned(tree, "tables", *SMOKE)["make_table"] == 9
     assert planned(tree, "report", *SMOKE)["write_report"] == 1
 
 
@@ -163,7 +163,7 @@ def test_aggregates_follow_from_raw_files(smoke):
         trials = pd.read_csv(folder / f"{model}/random/trials.csv")
         expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
         assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
-    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 8
+    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 9
 
 
 def test_nothing_is_left_behind(smoke):

@@ -26,7 +26,9 @@ KEPT = 0.85  # seconds of a step, mean over a whole trajectory, in those of the 
 REUSED = 0.6  # seconds of an evaluation where the layers below a pruned head are kept
 TRAINING = 3.0  # flops of a training pass in those of a forward pass
 
-WITH_MODEL = ("make_dataset", "find_solution")  # other rules that import torch or transformers, for a model
+WITH_MODEL = ("make_dataset", "find_solution", "export_solution")  # other rules that import torch or transformers, for a model
+
+UNKNOWN = "nothing: taken for RoBERTa-large"  # the source of dimensions that nobody knows yet
 
 # The paper's models, whose dimensions are known before anything is downloaded.
 HUB = {
@@ -50,6 +52,10 @@ class Shape:
     positions: int
     embedding: int
     source: str
+
+    @property
+    def known(self) -> bool:
+        return self.source != UNKNOWN
 
     @property
     def tied(self) -> bool:
@@ -108,7 +114,7 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
         return Shape(*dimensions, checkpoint["length"], width, "the suite")
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
-    return _papers("ROBERTA", "nothing: taken for RoBERTa-large")
+    return _papers("ROBERTA", UNKNOWN)
 
 
 # What configurations call a dimension, by family.

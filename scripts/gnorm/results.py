@@ -37,6 +37,11 @@ class Results:
     def heads(self, model: str) -> dict:
         return read_json(self._path("heads", f"{model}/heads.json"))
 
+    def baselines(self, model: str) -> dict | None:
+        """Of a model that is trained here."""
+        path = self._path("baselines", f"{model}/baselines.json")
+        return read_json(path) if path.exists() else None
+
     def solution(self, model: str) -> dict:
         return read_json(self._path("solutions", f"solutions/{model}/solution.json"))
 

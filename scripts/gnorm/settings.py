@@ -12,6 +12,7 @@ import yaml
 
 from gnorm import UserError, interchange
 
+TRAINED = ("train", "finetune")  # sources of checkpoints that are trained here
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
@@ -33,7 +34,7 @@ def load(config: dict, root: Path) -> dict:
         if dataset["source"] == "generated" and dataset["corpus"] not in corpora:
             where = f"{name}: models.{model}.dataset.corpus"
             raise UserError(f"{where}: there is no {_unknown(dataset['corpus'], corpora, 'corpus')}")
-        if entry["checkpoint"]["source"] in ("train", "finetune"):
+        if entry["checkpoint"]["source"] in TRAINED:
             _check_training(entry, f"{name}: models.{model}")
         if dataset.get("neutral") and len(dataset["classes"]) != 2:
             where = f"{name}: models.{model}.dataset.classes"
