@@ -9,7 +9,7 @@ GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORE
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help env demo bench test test-quick lint format clean
+.PHONY: help env demo bench capacity test test-quick test-slurm lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -37,6 +37,12 @@ test: env ## all tests; minutes, most of them for the suites mini (unless `make 
 
 test-quick: env ## tests without the suites mini and paper
 	$(PYTEST) -m "not mini and not paper"
+
+test-slurm: env ## the suite mini on a real Slurm of one node, made for the test and taken down; minutes
+	tests/slurm/run
+
+capacity: env ## what a suite will cost, without running it: make capacity SUITE=paper [SPEED=20]
+	$(BIN)/python scripts/estimate_capacity.py --suite $(or $(SUITE),mini) $(if $(SPEED),--speed $(SPEED))
 
 lint: env ## ruff, snakefmt and snakemake --lint
 	$(BIN)/ruff check .

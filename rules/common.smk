@@ -157,9 +157,9 @@ def time_limit(rule, runs=1):
     return look_up
 
 
-def explain(log):
+def explain(logs):
     """What to change where a scheduler refused or stopped a job, as its profile says."""
-    for line in advice.explain(log, ROOT / "profiles"):
+    for line in advice.explain(logs, ROOT / "profiles"):
         print(line, file=sys.stderr)
 
 
