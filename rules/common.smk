@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, advice, cost, imports, interchange, paper, settings
+from gnorm import UserError, advice, cost, imports, interchange, paper, settings, state
 
 try:
     SETTINGS = settings.load(config, ROOT)

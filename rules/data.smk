@@ -112,5 +112,6 @@ rule make_checkpoint:
         checkpoint=at_hand("checkpoint"),
         seed=SETTINGS["seed"],
         threads=JOBS["threads"],
+        state="results/{suite}/state/{model}.checkpoint.pt",
     script:
         "../scripts/make_checkpoint.py"

@@ -47,6 +47,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             tokens=JOBS["batch_tokens"],
             memory_mb=MEMORY_MB,
             threads=JOBS["threads"],
+            state="results/{suite}/state/{model}.{strategy}",
         script:
             "../scripts/prune_heads.py"
 
@@ -78,6 +79,7 @@ rule random_pruning:
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
+        state="results/{suite}/state/{model}.{strategy}.{first}-{last}.pt",
     script:
         "../scripts/random_pruning.py"
 

@@ -7,13 +7,22 @@ from gnorm.files import read_json, write_json
 from gnorm.heads import head_map
 from gnorm.logs import start
 from gnorm.rows import read
+from gnorm.state import State, job
 
 
-def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file):
+def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, heads_file):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
+    progress = None
     if checkpoint["source"] == "train":
-        model = checkpoints.train(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
+        belongs_to = {
+            **job("make_checkpoint", [dataset_folder, tokenizer_folder]),
+            "device": checkpoints.device().type,
+            "checkpoint": checkpoint,
+            "seed": seed,
+        }
+        progress = State(state, belongs_to)
+        model = checkpoints.train(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed, progress)
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_classes(model, classes)
@@ -31,6 +40,8 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file)
             "shared": [list(block.layers) for block in heads.blocks],
         },
     )
+    if progress:
+        progress.finish()
 
 
 if __name__ == "__main__":
@@ -41,6 +52,7 @@ if __name__ == "__main__":
         snakemake.input.tokenizer,
         snakemake.params.checkpoint,
         snakemake.params.seed,
+        snakemake.params.state,
         snakemake.output.checkpoint,
         snakemake.output.heads,
     )

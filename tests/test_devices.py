@@ -71,9 +71,7 @@ def test_the_device_of_a_job(count, expected, tmp_path, monkeypatch, caplog, hol
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda i: type("Properties", (), {"uuid": pretended[i]})
-    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: type("Properties", (), {"uuid": pretended[i]}))
     chosen = []
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     with caplog.at_level("INFO", logger="gnorm"):

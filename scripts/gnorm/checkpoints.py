@@ -18,6 +18,9 @@ from gnorm.batches import encode
 from gnorm.devices import device
 from gnorm.files import atomic
 from gnorm.logs import log
+from gnorm.state import State
+
+SAVE_SECONDS = 30  # how much training may be lost within an epoch
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
 
@@ -75,8 +78,13 @@ def train(
     rows: Sequence[dict],
     classes: Sequence[str],
     seed: int,
+    state: State | None = None,
 ) -> nn.Module:
-    """A classifier of the suite entry's architecture, trained from scratch on `rows`."""
+    """A classifier of the suite entry's architecture, trained from scratch on `rows`.
+
+    `state` takes the training after each epoch, and within long ones now and then; one that was interrupted
+    goes on from there to the same weights.
+    """
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
     offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
@@ -104,34 +112,48 @@ def train(
     model = AutoModelForSequenceClassification.from_config(config).to(device()).train()
     encoded = encode(tokenizer, rows)
     size, epochs = entry["batch"], entry["epochs"]
-    steps = epochs * -(-len(rows) // size)
+    each = -(-len(rows) // size)  # steps of an epoch
+    steps = epochs * each
     warm = max(1, steps // 10)
     optimizer = torch.optim.AdamW(model.parameters(), lr=entry["rate"], weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / warm, (steps - step) / max(1, steps - warm))
     )
+    past, total = 0, 0.0
+    if stored := state.load() if state else None:
+        past, total = stored["step"], stored["total"]
+        for part, name in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
+            part.load_state_dict(stored[name])
+        log.info("training goes on after step %d of %d", past, steps)
+
+    def save(step: int) -> None:
+        parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
+        state.save({"step": step, "total": total, **{name: part.state_dict() for name, part in parts.items()}})
+
     shuffle, order = random.Random(seed), list(range(len(rows)))
-    began = time.monotonic()
-    for epoch in range(epochs):
-        shuffle.shuffle(order)
-        total = 0.0
-        for first in range(0, len(order), size):
-            chosen = order[first : first + size]
-            inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
-            labels = torch.tensor([rows[i]["label"] for i in chosen], device=model.device)
-            loss = nn.functional.cross_entropy(model(**inputs).logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
-            optimizer.step()
-            schedule.step()
-            total += loss.item() * len(chosen)
-        elapsed = time.monotonic() - began
-        log.info(
-            "epoch %d/%d, loss %.4f, about %.0f s left",
-            epoch + 1,
-            epochs,
-            total / len(rows),
-            elapsed / (epoch + 1) * (epochs - epoch - 1),
-        )
+    began = saved = time.monotonic()
+    for step in range(steps):
+        epoch, first = step // each, step % each * size
+        if not first:
+            shuffle.shuffle(order)
+        if step < past:
+            continue
+        chosen = order[first : first + size]
+        inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
+        labels = torch.tensor([rows[i]["label"] for i in chosen], device=model.device)
+        loss = nn.functional.cross_entropy(model(**inputs).logits, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+        optimizer.step()
+        schedule.step()
+        total += loss.item() * len(chosen)
+        now, ended = time.monotonic(), (step + 1) % each == 0
+        if ended:
+            left = (now - began) / (step + 1 - past) * (steps - step - 1)
+            log.info("epoch %d/%d, loss %.4f, about %.0f s left", epoch + 1, epochs, total / len(rows), left)
+            total = 0.0
+        if state and (ended or now - saved > SAVE_SECONDS):
+            save(step + 1)
+            saved = time.monotonic()
     return model.eval().requires_grad_(False)

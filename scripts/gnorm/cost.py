@@ -88,9 +88,7 @@ class Shape:
 def _papers(name: str, source: str) -> Shape:
     of = paper.MODELS[name]
     embedding = 128 if of.tied else of.width
-    return Shape(
-        of.family, of.layers, of.heads, of.width, 4 * of.width, of.vocabulary, of.positions, embedding, source
-    )
+    return Shape(of.family, of.layers, of.heads, of.width, 4 * of.width, of.vocabulary, of.positions, embedding, source)
 
 
 def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -33,7 +34,15 @@ def start(path: str, label: str) -> logging.Logger:
         else:
             log.error("stopped by an error", exc_info=(kind, error, trace))
 
+    def end(number, _frame):
+        log.warning(
+            "ended by %s; what is finished is kept, the next run goes on from there", signal.Signals(number).name
+        )
+        raise SystemExit(128 + number)  # so that temporary files are removed on the way out
+
     sys.excepthook = report
+    signal.signal(signal.SIGTERM, end)
+    logging.raiseExceptions = False  # a full disk must not bury its message under those of the log file
     return log
 
 

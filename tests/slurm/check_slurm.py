@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -167,7 +168,7 @@ def test_every_job_that_computes_was_given_a_gpu_of_its_own(seen):
         found.append((device[1], times[0], times[-1], path))
     assert {device for device, *_ in found} == {str(i) for i in range(GPUS)}
     found.sort(key=lambda entry: entry[:2])
-    for (a, _, end, first), (b, begin, _, second) in zip(found, found[1:], strict=False):
+    for (a, _, end, first), (b, begin, _, second) in itertools.pairwise(found):
         assert a != b or begin >= end, f"{first} and {second} used GPU {a} at the same time"
 
 

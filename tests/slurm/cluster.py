@@ -110,9 +110,7 @@ def start(folder: Path, etc: Path = ETC) -> None:
     if not etc.exists():
         (folder / "made-etc").touch()
         etc.mkdir()
-    text = CONF.format(
-        ours=OURS, folder=folder, host=host, ports=ports, cpus=CPUS, memory=memory, gpus=len(GPUS)
-    )
+    text = CONF.format(ours=OURS, folder=folder, host=host, ports=ports, cpus=CPUS, memory=memory, gpus=len(GPUS))
     (etc / "slurm.conf").write_text(text)
     (etc / "gres.conf").write_text("".join(f"Name=gpu File={path}\n" for path in GPUS))
     _run("slurmctld")
