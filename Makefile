@@ -16,12 +16,12 @@ help:
 
 env: .venv/.complete ## make the pinned environment in .venv
 
-.venv/.complete: requirements.txt requirements-dev.txt
+.venv/.complete: requirements.txt requirements-nodeps.txt requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "Python 3.11 is needed, $(PYTHON) is another: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps textpruner==1.1.post2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-nodeps.txt
 	touch $@
 
 demo: env ## run the suite mini and show what came out
