@@ -12,6 +12,13 @@ report: "report/workflow.rst"
 
 
 include: "rules/common.smk"
+
+
+if SETTINGS["container"]:
+
+    container: SETTINGS["container"]
+
+
 include: "rules/data.smk"
 include: "rules/entropy.smk"
 include: "rules/prune.smk"
@@ -21,11 +28,6 @@ include: "rules/figures.smk"
 include: "rules/verdict.smk"
 include: "rules/report.smk"
 include: "rules/bench.smk"
-
-
-if SETTINGS["container"]:
-
-    container: SETTINGS["container"]
 
 
 # On a cluster these stay on the submit host: downloads, because compute nodes may have no network, and what
