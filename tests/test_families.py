@@ -21,8 +21,8 @@ from gnorm.accounting import count
 from gnorm.evaluate import Evaluation
 from gnorm.files import read_json
 from gnorm.gates import Gates
-from gnorm.heads import PARTS, head_map
-from gnorm.scores import entropy, gnorm
+from gnorm.heads import PARTS, head_map, projection
+from gnorm.scores import entropy, gnorm, gradient, leave_one_out, mask_gradient, taylor
 from gnorm.trajectory import follow
 
 EPSILON = 1e-7
@@ -341,3 +341,47 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
     assert (table["parameters after"] <= table["parameters before"]).all()
     top = table[table["module"].str.count(r"\.") == 0]["parameters after"].tolist()
     assert top[0] == sum(top[1:])
+
+
+@pytest.mark.parametrize("gone", [[], [(0, 1), (2, 0)]], ids=["whole", "pruned"])
+def test_criteria_of_gradients_gates_and_attention(other, gone):
+    """Against full weight gradients, real gates, real surgery and the library's attention, sentence by sentence."""
+    if gone:
+        surgery.prune(other.model, other.heads, gone)
+    model, heads = other.model, other.heads
+    rows = [row for row in other.rows if row["label"] >= 0][:4]
+    kept, made = heads.kept(model), batches.in_order(other.tokenizer, rows, 3)
+    expected = {name: torch.zeros(heads.shape, dtype=torch.float64) for name in ("gradient", "mask", "taylor", "left")}
+    for row in rows:
+        for index, block in enumerate(heads.blocks):
+            for part in PARTS:
+                weight = projection(model, getattr(block, part)).weight.requires_grad_()
+                (found,) = torch.autograd.grad(oracles.loss(model, other.tokenizer, row), weight)
+                weight.requires_grad_(False)
+                expected["gradient"][index, kept[index]] += heads.of_slots(model, index, part, found).norm(dim=(1, 2))
+        with Gates(model, heads) as gates:
+            gates.values.requires_grad_()
+            (found,) = torch.autograd.grad(oracles.loss(model, other.tokenizer, row), gates.values)
+        expected["mask"] += found.abs()
+    whole = sum(oracles.loss(model, other.tokenizer, row).item() for row in rows)
+    for slot in map(tuple, kept.nonzero().tolist()):
+        less = copy.deepcopy(model)
+        surgery.prune(less, heads, [slot])
+        expected["left"][slot] = sum(oracles.loss(less, other.tokenizer, row).item() for row in rows) - whole
+    criteria = {"gradient": gradient, "mask": mask_gradient, "left": leave_one_out}
+    for name, criterion in criteria.items():
+        found = criterion.score(model, heads, made)
+        assert torch.allclose(found, expected[name] / len(rows), rtol=1e-9, atol=1e-12), name
+    model.config._attn_implementation = "eager"  # which rounds a decoder's softmax to float32
+    for row in rows:
+        model.requires_grad_()
+        attentions = model(**oracles.one(other.tokenizer, row), output_attentions=True)
+        value = torch.nn.functional.cross_entropy(attentions.logits, torch.tensor([row["label"]]))
+        for index, (a, g) in enumerate(
+            zip(attentions.attentions, torch.autograd.grad(value, attentions.attentions), strict=True)
+        ):
+            of_heads = (a * g).detach()[0].sum((1, 2))
+            expected["taylor"][index, kept[index]] += of_heads.view(-1, heads.queries).sum(1).abs()
+        model.requires_grad_(False)
+    found = taylor.score(model, heads, made)
+    assert (found[kept] > 0).all() and torch.allclose(found, expected["taylor"] / len(rows), rtol=1e-4, atol=1e-7)

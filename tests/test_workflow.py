@@ -210,7 +210,9 @@ def test_an_early_end_and_one_run(smoke, tmp_path, copy_of):
     assert pd.read_csv(tree / "results/smoke/tables/random.csv").empty
 
 
-SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py") if path.stem not in ("show_results", "estimate_capacity"))
+SCRIPTS = sorted(
+    path.stem for path in (ROOT / "scripts").glob("*.py") if path.stem not in ("show_results", "estimate_capacity")
+)
 
 
 @pytest.fixture(scope="session")
