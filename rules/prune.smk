@@ -36,7 +36,8 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
         threads: JOBS["threads"]
         resources:
             gpu=1,
-            mem_mb=JOBS["memory_mb"],
+            mem_mb=memory,
+            runtime=time_limit("prune_heads", runs=last - first + 1),
             reuse_mb=JOBS["reuse_mb"],
         params:
             dataset_folder=subpath(input.rows, parent=True),
@@ -46,6 +47,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             tokens=JOBS["batch_tokens"],
             memory_mb=MEMORY_MB,
             threads=JOBS["threads"],
+            state="results/{suite}/state/{model}.{strategy}",
         script:
             "../scripts/prune_heads.py"
 
@@ -67,7 +69,8 @@ rule random_pruning:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("random_pruning"),
         reuse_mb=JOBS["reuse_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
@@ -76,6 +79,7 @@ rule random_pruning:
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
+        state="results/{suite}/state/{model}.{strategy}.{first}-{last}.pt",
     script:
         "../scripts/random_pruning.py"
 
@@ -114,7 +118,8 @@ rule gradient_change:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("gradient_change"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         threads=JOBS["threads"],

@@ -1,4 +1,4 @@
-"""Train a model, or take one from a folder, and save it beside its tokenizer."""
+"""Train or fine-tune a model, or take one from a folder, and save it beside its tokenizer."""
 
 import importlib
 
@@ -9,6 +9,9 @@ from gnorm.files import read_json, write_json
 from gnorm.heads import LAYOUTS, head_map, keep
 from gnorm.logs import start
 from gnorm.rows import read
+from gnorm.state import State, job
+
+MADE = {"train": checkpoints.train, "finetune": checkpoints.finetune}
 
 
 def heads_of(model):
@@ -21,16 +24,28 @@ def heads_of(model):
     return heads
 
 
-def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file):
+def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, heads_file):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
-    if checkpoint["source"] == "train":
-        model = checkpoints.train(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed)
+    progress = None
+    if checkpoint["source"] in MADE:
+        pretrained = [checkpoint["from"]["path"]] if "from" in checkpoint else []
+        belongs_to = {
+            **job("make_checkpoint", [dataset_folder, tokenizer_folder, *pretrained]),
+            "device": checkpoints.device().type,
+            "checkpoint": checkpoint,
+            "seed": seed,
+        }
+        progress = State(state, belongs_to)
+        make = MADE[checkpoint["source"]]
+        model = make(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed, progress)
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_classes(model, classes)
-        if "prune_by" in checkpoint:  # kept in the configuration, where every job finds it
-            model.config.prune_by = checkpoint["prune_by"]
+    if unit := checkpoint.get("from", checkpoint).get(
+        "prune_by"
+    ):  # kept in the configuration, where every job finds it
+        model.config.prune_by = unit
     heads = heads_of(model)
     if not heads.kept(model).all() or getattr(model.config, "zeroed_heads", None):
         raise UserError(f"{checkpoint['path']} has pruned heads already; start from an unpruned checkpoint")
@@ -45,6 +60,8 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, folder, heads_file)
             "shared": [list(block.layers) for block in heads.blocks],
         },
     )
+    if progress:
+        progress.finish()
 
 
 if __name__ == "__main__":
@@ -55,6 +72,7 @@ if __name__ == "__main__":
         snakemake.input.tokenizer,
         snakemake.params.checkpoint,
         snakemake.params.seed,
+        snakemake.params.state,
         snakemake.output.checkpoint,
         snakemake.output.heads,
     )

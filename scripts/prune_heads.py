@@ -1,7 +1,6 @@
 """Prune a model head by head by one strategy, for one or more runs."""
 
 import copy
-import inspect
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,10 +11,12 @@ from gnorm import batches, checkpoints, scores
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic, save_tensors
 from gnorm.heads import head_map
-from gnorm.logs import log, progress, start
+from gnorm.logs import log, start
+from gnorm.logs import progress as announce
 from gnorm.memory import token_budget
 from gnorm.rows import read, resample
-from gnorm.trajectory import Stop, choose, follow
+from gnorm.state import State, job
+from gnorm.trajectory import Step, Stop, choose, follow
 
 
 class Scorer:
@@ -25,6 +26,8 @@ class Scorer:
         self.criterion = scores.load(strategy["score"])
         self.strategy, self.settings, self.heads, self.rows = strategy, strategy["settings"], heads, rows
         self.fixed, self.shared = None, {}
+        if scores.takes(self.criterion, "seed"):
+            self.settings = {"seed": seed + run, **self.settings}
         weights = resample(len(rows), run, seed)
         if shards:  # entropy once, of rows that the shards have already
             self.fixed = self.criterion.from_shards(heads, shards, weights)
@@ -33,8 +36,11 @@ class Scorer:
         else:
             self.batches = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
         # Rows that are evaluated too, with their positions there: scoring predicts their classes.
-        sees = "seen" in inspect.signature(self.criterion.score).parameters
-        if sees and strategy["rescore"] != "never" and self.settings.get("precision", "float32") == "float32":
+        if (
+            scores.takes(self.criterion, "seen")
+            and strategy["rescore"] != "never"
+            and self.settings.get("precision", "float32") == "float32"
+        ):
             scored = {row["row"] for row, weight in zip(rows, weights, strict=True) if weight}
             self.shared = {row["row"]: i for i, row in enumerate(evaluated) if row["row"] in scored}
 
@@ -69,6 +75,11 @@ class Scorer:
         )
 
 
+def score_modules(strategy):
+    """The modules that the strategy's score loads by name: its own, and those of a hybrid's members."""
+    return [f"gnorm.scores.{name}" for name in (strategy["score"], *strategy["settings"].get("members", {}))]
+
+
 def evaluation_batches(tokenizer, rows, score, tokens):
     """Rows that scoring predicts have batches of their own, so that these can be left out."""
     shared = [int(row["row"] in score.shared) for row in rows]
@@ -77,6 +88,41 @@ def evaluation_batches(tokenizer, rows, score, tokens):
         for chosen in (shared, [1 - s for s in shared])
         for batch in batches.make(tokenizer, rows, tokens, chosen, "evaluation rows")
     ]
+
+
+class Progress:
+    """The steps of one run, recorded after each."""
+
+    def __init__(self, state):
+        self.state, stored = state, state.load()
+        self.steps, self.over = [], False
+        if stored:
+            taken = dict(zip(stored["taken"], stored["scores"], strict=True))
+            self.steps = [(Step(**step), taken.get(i)) for i, step in enumerate(stored["steps"])]
+            self.over = stored["over"]
+
+    def add(self, step, taken):
+        self.steps.append((step, taken))
+        self.save()
+
+    def save(self, over=False):
+        self.over = over
+        taken = {i: scores for i, (_, scores) in enumerate(self.steps) if scores is not None}
+        self.state.save(
+            {
+                "steps": [asdict(step) for step, _ in self.steps],
+                "taken": list(taken),
+                "scores": torch.stack(list(taken.values())) if taken else torch.zeros(0),
+                "over": over,
+            }
+        )
+
+    def write(self, heads, trajectory_file, score_file):
+        used = [taken for _, taken in self.steps[:-1] if taken is not None]  # nothing was chosen by the last step's
+        save_tensors(score_file, torch.stack(used) if used else torch.zeros(0, *heads.shape))
+        table = pd.DataFrame([asdict(step) for step, _ in self.steps]).astype({"layer": "Int64", "head": "Int64"})
+        with atomic(trajectory_file) as temporary:
+            table.to_csv(temporary, index=False)
 
 
 def main(
@@ -89,18 +135,33 @@ def main(
     tokens,
     memory_mb,
     reuse_mb,
+    state,
     trajectory_files,
     score_files,
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
-    log.info("on %s", unpruned.device)
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
     evaluated = read(dataset_folder, "evaluation")
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
+    belongs_to = {
+        **job("prune_heads", [checkpoint, dataset_folder, *shards], score_modules(strategy)),
+        "device": unpruned.device.type,
+        "tokens": tokens,
+        "strategy": strategy,
+        "seed": seed,
+        "stop": stop,
+    }
     start_from = None  # runs that evaluate the same batches start from the same unpruned model
-    for trajectory_file, score_file in zip(trajectory_files, score_files, strict=True):
+    done = []
+    for trajectory_file in trajectory_files:
         run = int(Path(trajectory_file).stem.removeprefix("run"))
+        progress = Progress(State(f"{state}.run{run}.pt", belongs_to | {"run": run}))
+        done.append(progress)
+        if progress.steps:
+            log.info("run %d goes on after step %d", run, progress.steps[-1][0].step)
+        if progress.over:
+            continue
         model = copy.deepcopy(unpruned)
         score = Scorer(strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens)
         if strategy["settings"].get("precision", "float32") != "float32":
@@ -112,25 +173,28 @@ def main(
             start_from = Evaluation(made, heads, reuse_mb // 2 if len(score_files) > 1 else reuse_mb)
             if not score.shared:
                 start_from.accuracy(model)
-        evaluation = start_from.copy()
-        followed = follow(model, heads, evaluation, score, strategy["prune"], strategy["rescore"], Stop(**stop))
-        slots = heads.shape[0] * heads.shape[1]
-        steps, taken = [], []
-        for step, fresh in progress(followed, f"run {run}: step", slots + 1):
-            steps.append(asdict(step))
-            if fresh is not None:
-                taken.append(fresh)
-        log.info(
-            "run %d: accuracy %.3f -> %.3f in %d steps",
-            run,
-            steps[0]["accuracy"],
-            steps[-1]["accuracy"],
-            len(steps) - 1,
+        followed = follow(
+            model,
+            heads,
+            start_from.copy(),
+            score,
+            strategy["prune"],
+            strategy["rescore"],
+            Stop(**stop),
+            progress.steps[:],
         )
-        save_tensors(score_file, torch.stack(taken) if taken else torch.zeros(0, *heads.shape))
-        table = pd.DataFrame(steps).astype({"layer": "Int64", "head": "Int64"})
-        with atomic(trajectory_file) as temporary:
-            table.to_csv(temporary, index=False)
+        left = heads.shape[0] * heads.shape[1] + 1 - len(progress.steps)
+        for step, taken in announce(followed, f"run {run}: step", left):
+            progress.add(step, taken)
+        progress.save(over=True)
+        steps = [step for step, _ in progress.steps]
+        log.info(
+            "run %d: accuracy %.3f -> %.3f in %d steps", run, steps[0].accuracy, steps[-1].accuracy, len(steps) - 1
+        )
+    for progress, trajectory_file, score_file in zip(done, trajectory_files, score_files, strict=True):
+        progress.write(heads, trajectory_file, score_file)
+    for progress in done:
+        progress.state.finish()
 
 
 if __name__ == "__main__":
@@ -146,6 +210,7 @@ if __name__ == "__main__":
         snakemake.params.tokens,
         snakemake.params.memory_mb,
         snakemake.resources.reuse_mb,
+        snakemake.params.state,
         snakemake.output.trajectories,
         snakemake.output.scores,
     )

@@ -5,38 +5,48 @@ import copy
 import pandas as pd
 import torch
 
-from gnorm import UserError, batches, checkpoints
+from gnorm import batches, checkpoints
+from gnorm.curves import counts
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
 from gnorm.heads import head_map
-from gnorm.logs import log, progress, start
+from gnorm.logs import log, start
+from gnorm.logs import progress as announce
 from gnorm.memory import token_budget
 from gnorm.rows import read
 from gnorm.scores.random import order
+from gnorm.state import State, job
 from gnorm.trajectory import replay
 
 
-def counts(slots, levels):
-    """How many slots are pruned at each level, evenly from none to all."""
-    if levels > slots + 1:
-        raise UserError(f"random.levels is {levels}, but {slots} prunable heads allow at most {slots + 1}")
-    return [round(i * slots / (levels - 1)) for i in range(levels)]
-
-
-def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, memory_mb, reuse_mb, output):
+def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, memory_mb, reuse_mb, state, output):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    belongs_to = {
+        **job("random_pruning", [checkpoint, dataset_folder]),
+        "device": unpruned.device.type,
+        "tokens": tokens,
+        "strategy": strategy,
+        "trials": [first, last],
+        "levels": levels,
+        "seed": seed,
+    }
+    progress = State(state, belongs_to)
+    rows = progress.load() or []
+    if rows:
+        log.info("goes on after trial %d with %d heads pruned", rows[-1]["trial"], rows[-1]["heads_pruned"])
     evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
     start_from = Evaluation(evaluated, heads, reuse_mb // 2)  # its outputs stay beside those of a trial
     start_from.accuracy(unpruned)
-    rows = []
-    for trial in progress(range(first, last + 1), "trial", last - first + 1):
+    over, past = divmod(len(rows), levels)  # trials, and levels of the next one
+    left = range(first + over, last + 1)
+    for trial in announce(left, "trial", len(left)):
         drawn = order(slots, strategy, seed, trial)
-        model = copy.deepcopy(unpruned)
-        for _, measured in replay(model, heads, start_from.copy(), drawn, wanted):
+        model, written = copy.deepcopy(unpruned), " ".join(f"{layer}.{head}" for layer, head in drawn)
+        for _, measured in replay(model, heads, start_from.copy(), drawn, wanted, past):
             rows.append(
                 {
                     "trial": trial,
@@ -45,12 +55,15 @@ def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens
                     "correct": measured.correct,
                     "evaluated": measured.evaluated,
                     "parameters": sum(p.numel() for p in model.parameters()),
-                    "order": " ".join(f"{layer}.{head}" for layer, head in drawn),
+                    "order": written,
                 }
             )
+            progress.save(rows)
+        past = 0
     log.info("%d trials of %d levels", last - first + 1, levels)
     with atomic(output) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
+    progress.finish()
 
 
 if __name__ == "__main__":
@@ -68,5 +81,6 @@ if __name__ == "__main__":
         snakemake.params.tokens,
         snakemake.params.memory_mb,
         snakemake.resources.reuse_mb,
+        snakemake.params.state,
         snakemake.output[0],
     )

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and small models only lose by more
+pytest_plugins = ["faults"]
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -26,6 +28,15 @@ OTHERS = {
     "llama": ("roberta", {"num_key_value_heads": 2, "attention_bias": True}),
     "qwen2": ("roberta", {"num_key_value_heads": 2, "prune_by": "query"}),
 }
+
+
+def pytest_collection_modifyitems(items):
+    """With several workers, tests that look at the same finished run share a worker, so that it is made once."""
+    for item in items:
+        found = item._fixtureinfo.name2fixturedefs.items()
+        names = sorted(n for n, made in found if made[-1].scope != "function" and made[-1].baseid.startswith("tests"))
+        if names:  # other runs start from one of the first two
+            item.add_marker(pytest.mark.xdist_group(next((n for n in ("mini", "smoke") if n in names), names[0])))
 
 
 class Tiny:
@@ -48,7 +59,6 @@ class Tiny:
             {**r, "row": i, "label": corpus.LABELS.index(r["label_name"]) if r["label_name"] in corpus.LABELS else -1}
             for i, r in enumerate(drawn)
         ]
-        torch.set_num_threads(1)  # tiny models only lose by more
         torch.manual_seed(seed)
         config = AutoConfig.for_model(
             family,

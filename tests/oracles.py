@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
+from unittest import mock
 
 import torch
+from torch.nn.functional import cross_entropy
 
 
 def one(tokenizer, row):
@@ -108,3 +112,147 @@ def zero_heads(model, heads, slots):
         columns = output.weight.T if type(output).__name__ == "Conv1D" else output.weight
         with torch.no_grad():
             columns[:, head * heads.width : (head + 1) * heads.width] = 0
+
+
+def loss(model, tokenizer, row):
+    return cross_entropy(model(**one(tokenizer, row)).logits, torch.tensor([row["label"]]))
+
+
+def head_block(heads, kept, row, head):
+    """The rows (of Q, K, V) or columns (of O) that a head owns among those kept."""
+    position = kept[row].nonzero().flatten().tolist().index(head)
+    return slice(position * heads.width, (position + 1) * heads.width)
+
+
+def magnitude(model, heads):
+    kept, result = heads.kept(model), torch.zeros(heads.shape, dtype=torch.float64)
+    for row, head in kept.nonzero().tolist():
+        block, own = heads.blocks[row], head_block(heads, kept, row, head)
+        for name in (block.query, block.key, block.value):
+            result[row, head] += model.get_submodule(name).weight[own].square().sum().sqrt()
+        result[row, head] += model.get_submodule(block.output).weight[:, own].square().sum().sqrt()
+    return result
+
+
+def gradient(model, heads, tokenizer, rows, objective):
+    """Full weight gradients of every sentence and projection."""
+    kept, result = heads.kept(model), torch.zeros(heads.shape, dtype=torch.float64)
+    for row in rows:
+        for index, block in enumerate(heads.blocks):
+            for name in (block.query, block.key, block.value, block.output) if kept[index].any() else ():
+                weight = model.get_submodule(name).weight.requires_grad_()
+                if objective == "task_loss":
+                    value = loss(model, tokenizer, row)
+                else:
+                    value = model(**one(tokenizer, row)).logits.norm()
+                (found,) = torch.autograd.grad(value, weight)
+                weight.requires_grad_(False)
+                for head in kept[index].nonzero().flatten().tolist():
+                    own = head_block(heads, kept, index, head)
+                    result[index, head] += (found[:, own] if name == block.output else found[own]).norm()
+    return result / len(rows)
+
+
+def gate_gradients(model, heads, tokenizer, rows):
+    """d loss / d gate of every sentence, rows x slots, with real gates of value 1."""
+    kept, result = heads.kept(model), torch.zeros(len(rows), *heads.shape, dtype=torch.float64)
+    gates = torch.ones(heads.shape, dtype=torch.float64, requires_grad=True)
+    handles = [
+        model.get_submodule(block.output).register_forward_pre_hook(
+            lambda _m, args, row=row: (args[0] * gates[row][kept[row]].repeat_interleave(heads.width),)
+        )
+        for row, block in enumerate(heads.blocks)
+    ]
+    for i, row in enumerate(rows):
+        (result[i],) = torch.autograd.grad(loss(model, tokenizer, row), gates)
+    for handle in handles:
+        handle.remove()
+    return result
+
+
+def attention_products(model, heads, tokenizer, rows):
+    """A * dL/dA of every sentence: its sum and the sum of its absolute values, rows x 2 x layers x heads."""
+    kept = heads.kept(model)
+    result = torch.zeros(len(rows), 2, heads.layers, heads.heads, dtype=torch.float64)
+    model.requires_grad_()
+    for i, row in enumerate(rows):
+        made = model(**one(tokenizer, row), output_attentions=True)
+        value = cross_entropy(made.logits, torch.tensor([row["label"]]))
+        gradients = torch.autograd.grad(value, made.attentions, allow_unused=True)
+        for index, block in enumerate(heads.blocks):
+            for layer in block.layers if kept[index].any() else ():
+                for position, head in enumerate(kept[index].nonzero().flatten().tolist()):
+                    product = (made.attentions[layer][0, position] * gradients[layer][0, position]).detach()
+                    result[i, :, layer, head] = torch.stack([product.sum(), product.abs().sum()])
+    model.requires_grad_(False)
+    return result
+
+
+def attribution(model, heads, tokenizer, rows, steps, objective):
+    """Eq. 6 and 7 with the attention matrix itself replaced, sentence by sentence and layer by layer."""
+    kept, softmax = heads.kept(model), torch.nn.functional.softmax
+    result = torch.zeros(heads.layers, heads.heads, dtype=torch.float64)
+    for row, (index, block) in itertools.product(rows, enumerate(heads.blocks)):
+        for layer in block.layers if kept[index].any() else ():
+            total = 0
+            for k in range(1, steps + 1):
+                made, calls = [], itertools.count()
+
+                def replaced(scores, *args, made=made, calls=calls, layer=layer, k=k, **kwargs):
+                    matrix = softmax(scores, *args, **kwargs)
+                    if next(calls) != layer:
+                        return matrix
+                    made.extend([matrix.detach(), (matrix.detach() * k / steps).requires_grad_()])
+                    return made[1]
+
+                with mock.patch("torch.nn.functional.softmax", replaced):
+                    logits = model(**one(tokenizer, row), output_attentions=True).logits[0]
+                assert next(calls) == heads.layers  # one softmax a layer, or this is no oracle
+                if objective == "logit_norm":
+                    value = logits.norm()
+                else:
+                    value = softmax(logits, dim=-1)[row["label"]]
+                total = total + torch.autograd.grad(value, made[1])[0]
+            attributed = made[0] * total / steps
+            for position, head in enumerate(kept[index].nonzero().flatten().tolist()):
+                result[layer, head] += max(attributed[0, position].flatten().tolist()) / len(rows)
+    return torch.stack([result[list(block.layers)].mean(0) for block in heads.blocks])
+
+
+class LossWithout:
+    """The mean loss of the model with slots really cut out."""
+
+    def __init__(self, model, heads, tokenizer, rows):
+        self.model, self.heads, self.tokenizer, self.rows, self.known = model, heads, tokenizer, rows, {}
+
+    def __call__(self, slots):
+        from gnorm import surgery
+
+        if (key := frozenset(slots)) not in self.known:
+            pruned = copy.deepcopy(self.model)
+            if key:
+                surgery.prune(pruned, self.heads, key)
+            with torch.no_grad():
+                losses = [loss(pruned, self.tokenizer, row).item() for row in self.rows]
+            self.known[key] = sum(losses) / len(losses)
+        return self.known[key]
+
+
+def leave_one_out(model, heads, tokenizer, rows):
+    without = LossWithout(model, heads, tokenizer, rows)
+    result = torch.zeros(heads.shape, dtype=torch.float64)
+    for slot in map(tuple, heads.kept(model).nonzero().tolist()):
+        result[slot] = without([slot]) - without([])
+    return result
+
+
+def shapley(model, heads, tokenizer, rows, orders=None):
+    """Rises of the loss as heads go, of each order; all orders unless given."""
+    without = LossWithout(model, heads, tokenizer, rows)
+    slots = [tuple(slot) for slot in heads.kept(model).nonzero().tolist()]
+    orders = list(itertools.permutations(slots)) if orders is None else orders
+    result = torch.zeros(len(orders), *heads.shape, dtype=torch.float64)
+    for i, order in enumerate(orders):
+        for turn, slot in enumerate(order):
+            result[i][slot] = without(order[: turn + 1]) - without(order[:turn])
+    return result

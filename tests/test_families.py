@@ -307,7 +307,7 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
         folder / "summary.html",
         folder / "tokenizer",
     )
-    make_checkpoint.main(folder, folder / "tokenizer", checkpoint, 1, at["checkpoint"], at["heads.json"])
+    make_checkpoint.main(folder, folder / "tokenizer", checkpoint, 1, tmp_path / "state.pt", *at.values())
     said = read_json(at["heads.json"])
     slots = said["layers"] * said["heads"]
     assert slots == {"llama": 6}.get(family, 12)
@@ -319,7 +319,7 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
         rescore = "never" if shards else "every_step"
         strategy = {"score": score, "prune": "lowest", "rescore": rescore, "settings": {}}
         files = [[tmp_path / score / rescore / name] for name in ("run0.csv", "run0.scores.pt")]
-        prune_heads.main(folder, at["checkpoint"], shards, strategy, 1, {}, 100, 4000, 10, *files)
+        prune_heads.main(folder, at["checkpoint"], shards, strategy, 1, {}, 100, 4000, 10, tmp_path / score, *files)
         found[score, rescore] = pd.read_csv(files[0][0])
     for table in found.values():
         assert len(table) == slots + 1 and table["heads_left"].tolist() == list(range(slots, -1, -1))

@@ -16,14 +16,14 @@ from transformers.activations import NewGELUActivation
 
 from gnorm import UserError
 from gnorm.batches import encode
+from gnorm.devices import device
 from gnorm.files import atomic
 from gnorm.logs import log
+from gnorm.state import State
+
+SAVE_SECONDS = 30  # how much training may be lost within an epoch
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
-
-
-def device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def load(
@@ -103,10 +103,10 @@ def train(
     rows: Sequence[dict],
     classes: Sequence[str],
     seed: int,
+    state: State | None = None,
 ) -> nn.Module:
     """A classifier of the suite entry's architecture, trained from scratch on `rows`."""
-    torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True)
+    _seeded(seed)
     offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
     config = AutoConfig.for_model(
         entry["family"],
@@ -116,8 +116,7 @@ def train(
         num_attention_heads=entry["heads"],
         intermediate_size=entry["feed_forward"],
         max_position_embeddings=tokenizer.model_max_length + offset,
-        id2label=dict(enumerate(classes)),
-        label2id={name: i for i, name in enumerate(classes)},
+        **_labels(classes),
         hidden_act="gelu",  # ALBERT's own gelu_new takes twice as long and changes nothing here
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -129,37 +128,122 @@ def train(
         type_vocab_size=2,
         **({"embedding_size": entry["width"]} if entry["family"] == "albert" else {}),
     )
-    model = AutoModelForSequenceClassification.from_config(config).to(device()).train()
+    return _fit(AutoModelForSequenceClassification.from_config(config), entry, tokenizer, rows, seed, state)
+
+
+def finetune(
+    entry: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    classes: Sequence[str],
+    seed: int,
+    state: State | None = None,
+) -> nn.Module:
+    """The pretrained encoder of the suite entry with a new classification head, all of it trained on `rows`."""
+    _seeded(seed)
+    folder = entry["from"]["path"]
+    if not Path(folder, "config.json").exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(
+        folder,
+        **_labels(classes),
+        hidden_dropout_prob=entry["dropout"],
+        attention_probs_dropout_prob=entry["dropout"],
+        **dict.fromkeys(_head_dropout(folder), entry["dropout"]),
+        ignore_mismatched_sizes=True,  # a head for other classes than these is replaced too
+        output_loading_info=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    new = [*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])]
+    if lost := [name for name in new if name.startswith(f"{model.base_model_prefix}.encoder.")]:
+        raise UserError(
+            f"{folder} has no weights for {lost[0]} and {len(lost) - 1} more: it is not a pretrained encoder"
+        )
+    log.info("new weights: %s", ", ".join(new))
+    return _fit(model, entry, tokenizer, rows, seed, state)
+
+
+def _seeded(seed: int) -> None:
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+
+
+def _labels(classes: Sequence[str]) -> dict:
+    return {"id2label": dict(enumerate(classes)), "label2id": {name: i for i, name in enumerate(classes)}}
+
+
+def _head_dropout(folder: str | Path) -> list[str]:
+    """What a family calls the dropout of its classification head."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return [name for name in ("classifier_dropout", "classifier_dropout_prob") if hasattr(config, name)]
+
+
+def _fit(
+    model: nn.Module,
+    entry: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    seed: int,
+    state: State | None,
+) -> nn.Module:
+    """`model` trained on `rows` for the entry's epochs, with a rate that rises for a tenth of the steps and then falls.
+
+    `state` takes the training after each epoch, and within long ones now and then; one that was interrupted
+    goes on from there to the same weights.
+    """
+    model = model.to(device()).train()
     encoded = encode(tokenizer, rows)
     size, epochs = entry["batch"], entry["epochs"]
-    steps = epochs * -(-len(rows) // size)
+    each = -(-len(rows) // size)  # steps of an epoch
+    steps = epochs * each
     warm = max(1, steps // 10)
     optimizer = torch.optim.AdamW(model.parameters(), lr=entry["rate"], weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / warm, (steps - step) / max(1, steps - warm))
     )
+    past, total = 0, 0.0
+    if stored := state.load() if state else None:
+        past, total = stored["step"], stored["total"]
+        for part, name in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
+            part.load_state_dict(stored[name])
+        torch.set_rng_state(stored["drawn"])  # of dropout
+        if model.device.type == "cuda":
+            torch.cuda.set_rng_state(stored["drawn_there"], model.device)
+        log.info("training goes on after step %d of %d", past, steps)
+
+    def save(step: int) -> None:
+        parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
+        value = {"step": step, "total": total, **{name: part.state_dict() for name, part in parts.items()}}
+        value["drawn"] = torch.get_rng_state()
+        if model.device.type == "cuda":
+            value["drawn_there"] = torch.cuda.get_rng_state(model.device)
+        state.save(value)
+
     shuffle, order = random.Random(seed), list(range(len(rows)))
-    began = time.monotonic()
-    for epoch in range(epochs):
-        shuffle.shuffle(order)
-        total = 0.0
-        for first in range(0, len(order), size):
-            chosen = order[first : first + size]
-            inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
-            labels = torch.tensor([rows[i]["label"] for i in chosen], device=model.device)
-            loss = nn.functional.cross_entropy(model(**inputs).logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
-            optimizer.step()
-            schedule.step()
-            total += loss.item() * len(chosen)
-        elapsed = time.monotonic() - began
-        log.info(
-            "epoch %d/%d, loss %.4f, about %.0f s left",
-            epoch + 1,
-            epochs,
-            total / len(rows),
-            elapsed / (epoch + 1) * (epochs - epoch - 1),
-        )
+    began = saved = time.monotonic()
+    for step in range(steps):
+        epoch, first = step // each, step % each * size
+        if not first:
+            shuffle.shuffle(order)
+        if step < past:
+            continue
+        chosen = order[first : first + size]
+        inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
+        labels = torch.tensor([rows[i]["label"] for i in chosen], device=model.device)
+        loss = nn.functional.cross_entropy(model(**inputs).logits, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+        optimizer.step()
+        schedule.step()
+        total += loss.item() * len(chosen)
+        now, ended = time.monotonic(), (step + 1) % each == 0
+        if ended:
+            left = (now - began) / (step + 1 - past) * (steps - step - 1)
+            log.info("epoch %d/%d, loss %.4f, about %.0f s left", epoch + 1, epochs, total / len(rows), left)
+            total = 0.0
+        if state and (ended or now - saved > SAVE_SECONDS):
+            save(step + 1)
+            saved = time.monotonic()
     return model.eval().requires_grad_(False)

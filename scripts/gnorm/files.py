@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,24 +16,75 @@ from typing import Any
 
 from gnorm import UserError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its name when the block ends well.
 
     The block may make a file or a directory there. The temporary name keeps the suffix,
-    because writers choose their format by it.
+    because writers choose their format by it. What is renamed is on the disk by then, so that a
+    power cut leaves no empty file under the final name. A full disk is one line for the user.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    path, scratch = Path(path), None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         yield scratch / path.name
-        if (scratch / path.name).is_dir() and path.is_dir():
-            shutil.rmtree(path)
+        _to_disk(scratch / path.name)
+        if (scratch / path.name).is_dir() and path.is_dir():  # moved whole: never a half-deleted folder
+            os.rename(path, scratch / f"{path.name}.old")
         os.replace(scratch / path.name, path)
+        _sync(path.parent)
+    except UserError:
+        raise
+    except Exception as error:
+        if _disk_is_full(error, scratch):
+            raise UserError(f"the disk is full: {path} was not written; make room and start again") from error
+        raise
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Temporary folders of this very file, left by a writer that was killed."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")  # as mkdtemp names them
+    with os.scandir(path.parent) as entries:
+        for name in [entry.name for entry in entries if ours.fullmatch(entry.name)]:
+            shutil.rmtree(path.parent / name, ignore_errors=True)
+
+
+def _to_disk(made: Path) -> None:
+    for folder, _, names in os.walk(made) if made.is_dir() else ():
+        for name in names:
+            _sync(Path(folder, name))
+        _sync(Path(folder))
+    if made.is_file():
+        _sync(made)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _disk_is_full(error: Exception, scratch: Path | None) -> bool:
+    """Writers in other languages do not pass on why they failed: see whether there is room."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return True
+    try:
+        if scratch:
+            (scratch / "room").write_bytes(bytes(2**16))
+            _sync(scratch / "room")
+    except OSError as probed:
+        return probed.errno in FULL
+    return False
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -54,12 +108,17 @@ def save_tensors(path: str | Path, value: Any) -> None:
 
 
 def load_tensors(path: str | Path) -> Any:
-    """What `save_tensors` wrote; anything that would run code on loading is refused."""
-    import pickle
-
+    """What `save_tensors` wrote; anything that would run code on loading is refused, and so is a damaged file."""
     import torch
 
     try:
+        if zipfile.is_zipfile(path):  # torch does not compare the checksums that it stores
+            with zipfile.ZipFile(path) as archive:
+                if damaged := archive.testzip():
+                    raise UserError(f"{path} is damaged: the checksum of {damaged} is wrong")
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise UserError(f"{path} is not a readable tensor file ({str(error).splitlines()[0]})") from error
+    except (UserError, FileNotFoundError):
+        raise
+    except Exception as error:  # damaged bytes raise whatever they happen to spell
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"{path} is not a readable tensor file ({reason})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -33,11 +34,19 @@ def start(path: str, label: str) -> logging.Logger:
         else:
             log.error("stopped by an error", exc_info=(kind, error, trace))
 
+    def end(number, _frame):
+        log.warning(
+            "ended by %s; what is finished is kept, the next run goes on from there", signal.Signals(number).name
+        )
+        raise SystemExit(128 + number)  # so that temporary files are removed on the way out
+
     sys.excepthook = report
+    signal.signal(signal.SIGTERM, end)
+    logging.raiseExceptions = False  # a full disk must not bury its message under those of the log file
     return log
 
 
-def progress(items: Iterable[Item], what: str, total: int, every: float = 5.0) -> Iterator[Item]:
+def progress(items: Iterable[Item], what: str, total: int, every: float = 15.0) -> Iterator[Item]:
     """Pass `items` through and log how far they are, at most once in `every` seconds.
 
     Whole lines instead of a redrawn bar, so that a log file stays readable.

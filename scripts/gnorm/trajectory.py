@@ -71,24 +71,42 @@ def follow(
     prune: str = "lowest",
     rescore: str | int = "every_step",
     stop: Stop | None = None,
+    past: Sequence[tuple[Step, torch.Tensor | None]] = (),
 ) -> Iterator[tuple[Step, torch.Tensor | None]]:
-    """Prune `model` head by head; each step comes with the scores if they were taken anew."""
+    """Prune `model` head by head; each step comes with the scores of the model it leaves, if they were taken.
+
+    `past` has the steps that an interrupted run has made, as they came from here: the unpruned `model`
+    loses those heads at once, and what follows is what would have followed.
+    """
     stop = stop or Stop()
     every = {"every_step": 1, "never": None}.get(rescore, rescore)
     least = min(len(block.layers) for block in heads.blocks)  # heads that any step prunes
-    first = slot = scores = value = fresh = None
-    step = 0
+    first, now = (past[0][0], past[-1][0]) if past else (None, None)
+    scores = next((taken for _, taken in reversed(past) if taken is not None), None)
+    gone = [(step.layer, step.head) for step, _ in past[1:]]
+    if gone:
+        surgery.prune(model, heads, gone)
+    changed = lowest_layer(heads, gone)
     while True:
-        began = time.monotonic()
+        slot = value = None
+        if now:  # choose what goes next
+            pruned = heads.total - heads.left(model)
+            if scores is None or not heads.kept(model).any() or stop.fallen(first.accuracy - now.accuracy):
+                return
+            slot = choose(scores, heads.kept(model), prune)
+            if stop.enough(pruned + len(heads.blocks[slot[0]].layers), heads.total):
+                return
+            value = scores[slot].item()
+        began, step = time.monotonic(), now.step + 1 if now else 0
         if slot:
             surgery.prune(model, heads, [slot])
+            changed = lowest_layer(heads, [slot], changed)
         # Scored before it is evaluated: a scoring pass that meets evaluation rows predicts their classes.
         due = scores is None or (every is not None and step % every == 0)
         pruned = heads.total - heads.left(model)
         taken, known = None, {}
         if due and heads.kept(model).any() and not stop.enough(pruned + least, heads.total):
             taken, known = score(model)
-        changed = min(heads.blocks[slot[0]].layers) if slot else None
         measured = evaluation.accuracy(model, changed, known)
         now = Step(
             step=step,
@@ -102,25 +120,37 @@ def follow(
             parameters=sum(p.numel() for p in model.parameters()),
             seconds=round(time.monotonic() - began, 4),
         )
-        yield now, fresh
-        first, fresh = first or now, taken
+        first, changed = first or now, None
         scores = scores if taken is None else taken
-        if scores is None or not heads.kept(model).any() or stop.fallen(first.accuracy - now.accuracy):
-            return
-        slot = choose(scores, heads.kept(model), prune)
-        if stop.enough(pruned + len(heads.blocks[slot[0]].layers), heads.total):
-            return
-        value, step = scores[slot].item(), step + 1
+        yield now, taken
+
+
+def lowest_layer(heads: HeadMap, slots: Sequence[Slot], least: int | None = None) -> int | None:
+    """The lowest layer that pruning `slots` changes, or `least` if that is lower; None if nothing changes."""
+    layers = [min(heads.blocks[row].layers) for row, _ in slots]
+    return min(layers + ([] if least is None else [least]), default=None)
 
 
 def replay(
-    model: nn.Module, heads: HeadMap, evaluation: Evaluation, order: Sequence[Slot], levels: Sequence[int]
+    model: nn.Module,
+    heads: HeadMap,
+    evaluation: Evaluation,
+    order: Sequence[Slot],
+    levels: Sequence[int],
+    past: int = 0,
 ) -> Iterator[tuple[int, Accuracy]]:
-    """Prune in a given order; accuracy only when as many slots are gone as a level says."""
-    done, changed = 0, None
-    for level in levels:
+    """Prune in a given order; accuracy only when as many slots are gone as a level says.
+
+    The first `past` levels have been measured by a run that was interrupted.
+    """
+    done = levels[past - 1] if past else 0
+    changed = lowest_layer(heads, order[:done])
+    if done:
+        surgery.prune(model, heads, order[:done])
+    for level in levels[past:]:
         if level > done:
             surgery.prune(model, heads, order[done:level])
-            changed = min(min(heads.blocks[row].layers) for row, _ in order[done:level])
+            changed = lowest_layer(heads, order[done:level], changed)
             done = level
         yield done, evaluation.accuracy(model, changed)
+        changed = None

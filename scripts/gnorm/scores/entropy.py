@@ -24,6 +24,8 @@ from gnorm.batches import Batch, each
 from gnorm.files import load_tensors
 from gnorm.heads import HeadMap
 
+PRUNE = "highest"  # a head that attends evenly everywhere tells the least
+PASSES = ("1", "0")
 VARIANTS = ("A", "B", "C")
 
 
