@@ -30,7 +30,7 @@ NAMES = {
 }
 REPEATS = ("num_key_value_groups", "n_rep")
 # Attributes that do not change with the number of heads, though they may equal it.
-WIDTHS = r"(\w+_)?head_(dim|size|width)|(dim|size|width)_(per_)?head|d_head|d_kv|key_value_proj_dim"
+WIDTHS = r"((?!all_)\w+_)?head_(dim|size|width)|(dim|size|width)_(per_)?head|d_head|d_kv|key_value_proj_dim"
 TRIED = 6  # heads of a layer, and layers, at most
 HELP = (
     "describe it in a HeadMap: of each layer the names of its attention module and of its projections of Q, K, V "
