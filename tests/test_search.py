@@ -77,6 +77,13 @@ def test_what_does_not_hold_is_refused_with_what_to_supply(family):
         search.find(build(family, **own))
 
 
+def test_as_many_heads_as_a_head_is_wide():
+    model = build("opt", **{**FOUND["opt"], "hidden_size": 16, "word_embed_proj_dim": 16})
+    attention = model.model.decoder.layers[0].self_attn
+    assert attention.head_dim == attention.num_heads == 4
+    assert search.find(model).counts == {"num_heads": 1, "embed_dim": 4}
+
+
 def test_a_layer_that_runs_several_times_is_refused(make_tiny, monkeypatch):
     tiny = make_tiny("albert")
     monkeypatch.delitem(heads.LAYOUTS, "albert")

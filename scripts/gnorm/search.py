@@ -8,6 +8,7 @@ to no other's, its gate must do what zeroing its columns of W_O does, and cuttin
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,8 @@ NAMES = {
     "output": ("o", "o_proj", "out_proj", "out_lin", "out", "wo", "c_proj", "dense", "proj", "to_out", "output"),
 }
 REPEATS = ("num_key_value_groups", "n_rep")
+# Attributes that do not change with the number of heads, though they may equal it.
+WIDTHS = r"((?!all_)\w+_)?head_(dim|size|width)|(dim|size|width)_(per_)?head|d_head|d_kv|key_value_proj_dim"
 TRIED = 6  # heads of a layer, and layers, at most
 HELP = (
     "describe it in a HeadMap: of each layer the names of its attention module and of its projections of Q, K, V "
@@ -263,7 +266,8 @@ def _structural(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> 
     something else.
     """
     attention = model.get_submodule(heads.blocks[0].attention)
-    numbers = {n: v for n, v in vars(attention).items() if type(v) is int and v > 1 and n not in REPEATS}
+    other = re.compile("|".join((*REPEATS, WIDTHS)))
+    numbers = {n: v for n, v in vars(attention).items() if type(v) is int and v > 1 and not other.fullmatch(n)}
     heads_there, columns = heads.heads * heads.queries, heads.heads * heads.width
     keys = heads.heads // heads.share
     counts = {n: heads.queries for n, v in numbers.items() if v == heads_there}
