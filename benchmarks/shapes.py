@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from gnorm import paper
 from gnorm.architectures import config
-from gnorm.checkpoints import device
+from gnorm.devices import device
 from gnorm.heads import HeadMap, head_map
 
 

@@ -62,7 +62,7 @@ rule measure_suite:
     threads: lambda wildcards: workflow.cores
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=8000,
     params:
         models=[
             (m, f"results/{SUITE}/{m}/checkpoint", f"results/{SUITE}/{m}/dataset") for m in MODELS

@@ -24,7 +24,8 @@ rule entropy_shard:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("entropy_shard"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],

@@ -36,7 +36,8 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
         threads: JOBS["threads"]
         resources:
             gpu=1,
-            mem_mb=JOBS["memory_mb"],
+            mem_mb=memory,
+            runtime=time_limit("prune_heads", runs=last - first + 1),
             reuse_mb=JOBS["reuse_mb"],
         params:
             dataset_folder=subpath(input.rows, parent=True),
@@ -68,7 +69,8 @@ rule random_pruning:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("random_pruning"),
         reuse_mb=JOBS["reuse_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
@@ -116,7 +118,8 @@ rule gradient_change:
     threads: JOBS["threads"]
     resources:
         gpu=1,
-        mem_mb=JOBS["memory_mb"],
+        mem_mb=memory,
+        runtime=time_limit("gradient_change"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         threads=JOBS["threads"],

@@ -25,7 +25,7 @@ rule write_report:
     resources:
         mem_mb=1000,
     params:
-        config=config,
+        config={key: value for key, value in config.items() if key not in MACHINE},
         snakefile=os.path.relpath(workflow.main_snakefile),
         targets=["datasets", "tables", "figures", "verdict"],
     script:

@@ -12,7 +12,7 @@ from scipy.stats import kendalltau
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from benchmarks import clock, naive, shapes
-from gnorm import checkpoints
+from gnorm import checkpoints, surgery
 from gnorm.batches import in_order, make
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
@@ -67,6 +67,14 @@ def reuse(model, heads, evaluated, order, repeats):
     return pd.DataFrame(found)
 
 
+def halved(model, heads, made):
+    """The model without the half of its heads that scores lowest."""
+    order = gnorm.score(model, heads, made).flatten().argsort().tolist()
+    pruned = copy.deepcopy(model)
+    surgery.prune(pruned, heads, [(i // heads.heads, i % heads.heads) for i in order[: len(order) // 2]])
+    return pruned
+
+
 def exactness(model, heads, tokenizer, rows, tokens):
     """Relative errors of the scores against the naive loop in float64, and what rounding does to the order."""
     one, made = in_order(tokenizer, rows, 1), make(tokenizer, rows, tokens)
@@ -94,8 +102,9 @@ def main(models, tokens, memory_mb, repeats, trajectory_file, reuse_file, exactn
         heads = head_map(model)
         budget = token_budget(tokens, model, heads, memory_mb)
         rows = read(folder, "calibration")
-        found = exactness(model, heads, tokenizer, rows, budget)
-        errors += [{"model": name, **record} for record in found]
+        half = halved(model, heads, make(tokenizer, rows, budget))
+        for which, part in ((name, model), (f"{name}, half of the heads pruned", half)):
+            errors += [{"model": which, **record} for record in exactness(part, heads, tokenizer, rows, budget)]
         if steps is None:
             evaluated = make(tokenizer, read(folder, "evaluation"), budget)
             steps, order = trajectory(model, heads, make(tokenizer, rows, budget), evaluated, repeats)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gnorm import surgery
+from gnorm.numbers import NotFinite
 from gnorm.scores import gnorm
 
 SLOTS = {False: [(0, 1), (2, 0), (2, 3)], True: [(0, 1), (0, 3)]}
@@ -59,12 +60,12 @@ def test_both_forms_of_the_norm(length, width):
     torch.manual_seed(0)
     x = torch.randn(2, length, width, dtype=torch.float64)
     g = torch.randn(3, 2, length, width, dtype=torch.float64)
-    found = gnorm._squared_norms(x, g, width // 4)
+    found = gnorm.squared_norms(x, g, 3 * [width // 4])
     for b in range(2):
         for part in range(3):
             for head in range(4):
                 own = g[part, b, :, head * width // 4 : (head + 1) * width // 4]
-                assert found[b, part, head].item() == pytest.approx((own.T @ x[b]).pow(2).sum().item(), rel=1e-12)
+                assert found[part][b, head].item() == pytest.approx((own.T @ x[b]).pow(2).sum().item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("length", [5, 40])
@@ -92,7 +93,9 @@ def test_a_repeated_row_counts_as_often_as_its_weight(make_tiny):
 def test_a_score_that_is_not_finite_names_its_head(make_tiny):
     tiny = make_tiny("bert")
     tiny.model.get_submodule(tiny.heads.blocks[1].value).weight[:] = float("nan")
-    with pytest.raises(FloatingPointError, match="layer 0, head 0"):
+    with pytest.raises(
+        NotFinite, match=r"for row \d+: it begins at or below layer 1, in all heads from head 0"
+    ):
         gnorm.score(tiny.model, tiny.heads, tiny.batches(2))
 
 

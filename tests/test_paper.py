@@ -40,6 +40,7 @@ def test_the_real_size_has_the_right_jobs(clean):
         "merge_trials": 4,
         "gradient_change": 4,
         "find_solution": 4,
+        "export_solution": 4,
         "export_accuracy": 4 * strategies,
         "export_random": 3 + 1 + 1 + 1,
         "collect_results": 1,

@@ -5,22 +5,25 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from gnorm import footprint
+from gnorm.footprint import LARGEST, LIBRARIES_MB
 from gnorm.heads import HeadMap
 from gnorm.logs import log
 
-LARGEST = {"cpu": 2048, "cuda": 16384}  # on a CPU more is no faster (make bench); for a GPU it is a guess
 LEAST = 256
-LIBRARIES_MB = 700  # what a job takes before it loads a model
 
 
-def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: int, reuse_mb: int = 0) -> int:
+def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: int | None, reuse_mb: int = 0) -> int:
     """The suite's `batch_tokens`; for `auto` the largest power of two that fits.
 
     A power of two up to a common limit, so that machines with enough memory make the same batches.
-    `job_mb` is what the job asks for: a CPU that runs out of it kills the job more often than it says so.
+    `job_mb` is the suite's `memory_mb`: a CPU that runs out of it kills the job more often than it says so.
+    None where jobs ask for what the model's size needs: then it is the limit, on every machine.
     """
     if setting != "auto":
         return int(setting)
+    if job_mb is None and model.device.type == "cpu":
+        return LARGEST["cpu"]
     model_mb = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20
     if model.device.type == "cuda":
         free_mb = torch.cuda.mem_get_info(model.device)[0] / 2**20 - model_mb - reuse_mb
@@ -32,18 +35,21 @@ def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: i
         budget //= 2
     log.info("batches of at most %d tokens: memory has room for %d", budget, max(fitting, 0))
     if fitting < LEAST:
-        log.warning("memory is short: raise memory_mb in the suite, now %d", job_mb)
+        more = "take a GPU with more" if job_mb is None else f"raise memory_mb in the suite, now {job_mb}"
+        log.warning("memory is short: %s", more)
     return budget
 
 
 def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
     """Memory that a token of a batch takes, at the peak of a scoring pass or of an entropy pass."""
-    config, size = model.config, model.dtype.itemsize
-    # Kept for the backward pass of each layer: Q, K, V, context, two sums and more, the feed-forward layer's two.
-    kept = 8 * config.hidden_size + 2 * config.intermediate_size
-    if heads.shape[0] < heads.layers:  # tied layers wait for each other with their inputs and gradients
-        kept += 6 * config.hidden_size
-    scoring = heads.layers * kept * size
-    # One layer's attention at full length, in float32 and in float64, its logarithms and products.
-    entropy = heads.heads * config.max_position_embeddings * 6 * 8
-    return max(scoring, entropy)
+    # An entropy pass has attention at full length, or at the longest that the largest batch has room for.
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", LARGEST["cuda"])
+    return footprint.bytes_per_token(
+        heads.layers,
+        heads.heads * heads.queries,
+        heads.hidden,
+        heads.inner,
+        min(positions, LARGEST[model.device.type]),
+        tied=heads.shape[0] < heads.layers,
+        size=model.dtype.itemsize,
+    )

@@ -1,0 +1,38 @@
+"""What to change when a scheduler refuses or stops a job.
+
+A scheduler's words stay in its profile: `profiles/*/advice.yaml` lists patterns of its messages and what each
+means to the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+ASKED = ("mem_mb", "runtime", "gpu")
+
+
+def explain(logs: Sequence[str | Path], profiles: Path) -> list[str]:
+    """A line for every failed job in Snakemake's logs that some advice fits."""
+    text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs)
+    known = [entry for path in sorted(profiles.glob("*/advice.yaml")) for entry in yaml.safe_load(path.read_text())]
+    lines = []
+    for failed in re.finditer(r"^Error in (?:rule|group) ([^\s:]+):\n((?:.+\n)*)", text, re.M):
+        rule, block = failed.groups()
+        job = re.search(r"^    jobid: (\S+)$", block, re.M)
+        for entry in known:
+            if re.search(entry["said"], block):
+                asked = _asked(text[: failed.start()], job[1] if job else "")
+                lines.append(f"{rule}: {entry['advice'].strip().format(rule=rule, asked=asked)}")
+                break
+    return list(dict.fromkeys(lines))  # a job that was tried again fails with the same words
+
+
+def _asked(text: str, job: str) -> str:
+    """Resources of a job, where the log last says that it is run."""
+    found = re.findall(rf"^ +jobid: {re.escape(job)}\n(?:.+\n)*? +resources: (.+)$", text, re.M)
+    values = dict(part.split("=", 1) for part in found[-1].split(", ") if "=" in part) if found else {}
+    return ", ".join(f"{name}={values[name]}" for name in ASKED if name in values) or "its resources"

@@ -1,0 +1,20 @@
+"""What a model takes of memory, from its dimensions alone; imports nothing heavy."""
+
+from __future__ import annotations
+
+LARGEST = {"cpu": 2048, "cuda": 16384}  # tokens: on a CPU more is no faster (make bench); for a GPU it is a guess
+LIBRARIES_MB = 700  # what a job takes before it loads a model
+
+
+def bytes_per_token(
+    layers: int, heads: int, width: int, feed_forward: int, positions: int, tied: bool, size: int = 4
+) -> int:
+    """Memory that a token of a batch takes, at the peak of a scoring pass or of an entropy pass."""
+    # Kept for the backward pass of each layer: Q, K, V, context, two sums and more, the feed-forward layer's two.
+    kept = 8 * width + 2 * feed_forward
+    if tied:  # tied layers wait for each other with their inputs and gradients
+        kept += 6 * width
+    scoring = layers * kept * size
+    # One layer's attention at full length, in float32 and in float64, its logarithms and products.
+    entropy = heads * positions * 6 * 8
+    return max(scoring, entropy)

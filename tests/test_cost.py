@@ -1,0 +1,134 @@
+"""Estimates of time and memory: from dimensions alone, and never too little for what was measured."""
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from gnorm import cost, paper, settings
+
+
+def load(suite, **changes):
+    import yaml
+
+    config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"suite": suite} | changes
+    loaded = settings.load(config, ROOT)
+    shapes = {name: cost.shape(entry) for name, entry in loaded["models"].items()}
+    return cost.Estimator(loaded, cost.laws(ROOT), shapes)
+
+
+@pytest.mark.parametrize("name", paper.MODELS)
+def test_parameters_are_those_of_the_paper(name):
+    of = paper.MODELS[name]
+    shape = load("paper").shapes[name]
+    assert shape.source == "the paper" and shape.slots == len("".join(of.mask.split()))
+    classifier = of.width * of.classes + of.classes
+    assert shape.parameters + classifier == of.parameters[0][1]
+
+
+def test_dimensions_come_from_the_files_once_they_are_there(make_tiny, tmp_path):
+    tiny = make_tiny("albert")
+    tiny.model.config.save_pretrained(tmp_path)
+    entry = {"checkpoint": {"source": "hub", "id": "someone/unknown"}}
+    assert cost.shape(entry).source.startswith("nothing") and cost.shape(entry).layers == 24
+    shape = cost.shape(entry, [tmp_path / "missing", tmp_path])
+    classifier = sum(p.numel() for p in tiny.model.classifier.parameters())
+    assert shape.parameters + classifier == sum(p.numel() for p in tiny.model.parameters())
+    assert cost.shape({"checkpoint": {"source": "local", "path": str(tmp_path)}}) == shape
+
+
+def test_a_large_model_asks_for_more_than_a_small_one():
+    paper_suite, mini = load("paper"), load("mini")
+    greedy = {name: paper_suite.prune_heads(name, "greedy_gnorm", 1, False) for name in paper.MODELS}
+    assert greedy["ROBERTA"] > greedy["BERT"] > greedy["ALBERT"] > 600
+    assert mini.prune_heads("BERT", "greedy_gnorm", 3, False) < 60
+    assert paper_suite.memory_mb("ROBERTA") > paper_suite.memory_mb("BERT") > mini.memory_mb("BERT")
+    # What the benchmark measured: the model twice and the peak of a step, with the libraries.
+    for name, model, peak in (("BERT", 390, 1221), ("ROBERTA", 1356, 2810), ("ALBERT", 45, 1640)):
+        assert paper_suite.memory_mb(name) > 700 + 2 * model + peak
+
+
+def test_the_suite_may_say_what_a_job_asks_for():
+    suite = load("mini")
+    suite.settings["jobs"]["memory_mb"] = 7777
+    assert suite.memory_mb("BERT") == 7777
+
+
+def test_costs_grow_as_the_laws_say():
+    suite = load("paper")
+    once = suite.entropy_shard("BERT", 100) - suite.start("BERT")
+    assert suite.entropy_shard("BERT", 300) - suite.start("BERT") == pytest.approx(3 * once)
+    static = suite.prune_heads("BERT", "static_gnorm", 1, False)
+    assert static < suite.prune_heads("BERT", "greedy_gnorm", 1, False)
+    assert suite.prune_heads("BERT", "ae", 1, True) < static
+    fast = load("paper", device_speed=20)
+    slow = suite.prune_heads("BERT", "greedy_gnorm", 1, False) - suite.start("BERT")
+    quick = fast.prune_heads("BERT", "greedy_gnorm", 1, False) - fast.start("BERT")
+    assert slow / quick == pytest.approx(20 * cost.BENCH_THREADS / 4)  # the suite has 4 threads
+    half = load("paper", stop={"fraction": 0.5})
+    assert half.prune_heads("BERT", "ae", 1, True) < suite.prune_heads("BERT", "ae", 1, True)
+
+
+def test_the_laws_fit_what_they_are_fitted_to():
+    measured = cost.read_measured(ROOT / "benchmarks/calibration.csv")
+    laws = cost.laws(ROOT)
+    for point in measured:
+        shape = cost.Shape("bert", point.layers, 12, point.width, point.feed_forward, 1, 1, 1, "")
+        estimate = point.tokens * laws.token(point.procedure, shape)
+        assert estimate == pytest.approx(point.thread_seconds, rel=0.35), point
+
+
+def test_the_fit_recovers_a_law():
+    def point(width):
+        bare = cost.Measured("forward", "x", 2, width, 4 * width, 100, 1.0)
+        return cost.Measured("forward", "x", 2, width, 4 * width, 100, 200 * (3e-9 * bare.flops + 5e-6 * bare.elements))
+
+    assert cost.fit([point(width) for width in (64, 384, 768)]) == pytest.approx((3e-9, 5e-6))
+
+
+def test_the_benchmarks_own_files_can_calibrate(tmp_path):
+    (tmp_path / "shapes").mkdir()
+    for name, factor in (("BERT", 1.0), ("MiniLM", 0.2)):
+        lines = ["section,shape,procedure,repeat,value,unit,machine"]
+        machine = '"4 threads of a CPU"'
+        for section, procedure, value in (
+            ("full", "engine", 2.0),
+            ("accuracy", "here", 1.0),
+            ("entropy", "here", 1.5),
+            ("tokens", "full", 100),
+            ("tokens", "accuracy", 100),
+        ):
+            scaled = value if section == "tokens" else value * factor
+            lines.append(f"{section},{name},{procedure},0,{scaled},s,{machine}")
+        Path(tmp_path, "shapes", f"{name}.csv").write_text("\n".join(lines) + "\n")
+    laws = cost.laws(ROOT, tmp_path)
+    bert = load("paper").shapes["BERT"]
+    assert 100 * laws.token("forward", bert) == pytest.approx(4 * 1.0, rel=0.3)
+    assert laws.token("scoring", bert) > laws.token("entropy", bert) > laws.token("forward", bert)
+    slower = laws.token("forward", bert) / cost.laws(ROOT).token("forward", bert)
+    assert laws.token("training", bert) / cost.laws(ROOT).token("training", bert) == pytest.approx(slower)
+
+
+def test_a_score_costs_as_many_passes_as_it_says():
+    scores = {"shapley": {"permutations": 5}, "attribution": {"steps": 2, "objective": "logit_norm"}}
+    names = ("magnitude", "fisher", "leave_one_out", "shapley", "attribution", "both")
+    strategies = {name: {"score": name, "rescore": "never"} for name in names if name != "both"}
+    strategies["both"] = {"score": "hybrid", "rescore": "never", "settings": {"of": {"fisher": 1, "gnorm": 1}}}
+    suite = load("paper", scores=scores, strategies=strategies, solutions={"strategy": "fisher"})
+    seconds = {name: suite.prune_heads("BERT", name, 1, False) for name in names}
+    score = {name: value - seconds["magnitude"] for name, value in seconds.items()}
+    rows = suite.settings["models"]["BERT"]["rows"]["calibration"]
+    forward, both_ways = (cost.KEPT * suite._pass(p, "BERT", rows) for p in ("forward", "scoring"))
+    assert score["fisher"] == pytest.approx(both_ways)
+    assert score["leave_one_out"] == pytest.approx(145 * forward)
+    assert score["shapley"] == pytest.approx((2 + 5 * 143) * forward)
+    assert score["attribution"] == pytest.approx(24 * both_ways)
+    assert score["both"] == pytest.approx(2 * both_ways)  # at most; here they share none
+
+
+def test_a_comparison_costs_its_scores_and_its_curves():
+    few, more = (load("paper", compare=names).compare_criteria("BERT") for names in (["fisher"], ["fisher", "taylor"]))
+    suite = load("paper")
+    a_score, evaluation = suite._pass("scoring", "BERT", 2329), cost.KEPT * suite._pass("forward", "BERT", 2329)
+    assert more - few == pytest.approx(3 * (a_score + 24 * evaluation))
+    assert load("paper", compare=["fisher", "entropy"]).compare_criteria("BERT") < more
