@@ -38,7 +38,9 @@ JOBS = SETTINGS["jobs"]
 RUNS = range(SETTINGS["runs"])
 RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] != "random"]
 RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
-TRAINED = [name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED]
+TRAINED = [
+    name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED
+]
 FIGURES = SETTINGS["figures"]["draw"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
@@ -103,7 +105,16 @@ FETCHED = {
 # What an entry says of where it is fetched from; settled once it is at hand.
 WHENCE = {
     "hub": ["id", "revision", "config", "split"],
-    "package": ["package", "version", "kind", "sha256", "archive", "member", "columns", "separator"],
+    "package": [
+        "package",
+        "version",
+        "kind",
+        "sha256",
+        "archive",
+        "member",
+        "columns",
+        "separator",
+    ],
 }
 
 

@@ -18,7 +18,7 @@ from gnorm import UserError, packages, settings
 
 MARK = "setup code was run"
 SETUP = f"open({MARK!r}, 'w').close()\nfrom setuptools import setup\nsetup(name='demo-corpus', version='1.2')\n"
-ROWS = "1\t2.5\tgood \"quoted\n2\t-1.5\tbad\n3\t0.1\tneither\n4\t0.8\tjust good\n5\t-3\tbad\n"
+ROWS = '1\t2.5\tgood "quoted\n2\t-1.5\tbad\n3\t0.1\tneither\n4\t0.8\tjust good\n5\t-3\tbad\n'
 CSV = "text,score\ngood,1\nbad,-1\n"
 
 

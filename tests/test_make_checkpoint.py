@@ -84,6 +84,8 @@ def test_the_script_saves_it_with_its_heads(pretrained, tmp_path):
     write_json(data / "splits.json", {"classes": CLASSES, "train": list(range(16)), "evaluation": [16]})
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     made = entry(folder) | {"source": "finetune"}
-    make_checkpoint.main(str(data), tmp_path / "tokenizer", made, 1, tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json")
+    make_checkpoint.main(
+        str(data), tmp_path / "tokenizer", made, 1, tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json"
+    )
     model, _ = checkpoints.load(tmp_path / "out", on="cpu")
     assert model.config.num_labels == 2 and '"total": 8' in (tmp_path / "heads.json").read_text()

@@ -27,7 +27,9 @@ def test_a_bag_of_words_learns_words_and_pairs_of_them():
 
 
 def test_both_are_measured_on_the_lists_of_the_dataset(tmp_path):
-    made = rows(*[(f"{word} {what}", label) for what in ("day", "night", "luck") for word, label in (("good", 1), ("bad", 0))])
+    made = rows(
+        *[(f"{word} {what}", label) for what in ("day", "night", "luck") for word, label in (("good", 1), ("bad", 0))]
+    )
     pd.DataFrame(made).to_parquet(tmp_path / "rows.parquet")
     write_json(tmp_path / "splits.json", {"train": [0, 1, 2, 3], "evaluation": [4, 5]})
     measure_baselines.main(str(tmp_path), 1, tmp_path / "baselines.json")
