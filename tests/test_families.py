@@ -3,6 +3,7 @@
 import copy
 
 import entropy_shard
+import export_solution
 import find_solution
 import gradient_change
 import make_checkpoint
@@ -341,6 +342,13 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
     assert (table["parameters after"] <= table["parameters before"]).all()
     top = table[table["module"].str.count(r"\.") == 0]["parameters after"].tolist()
     assert top[0] == sum(top[1:])
+    arguments = (folder, at["checkpoint"], outputs[0], at["heads.json"], 100, 4000, 1)
+    export_solution.main("Own", "test", *arguments, tmp_path / "out", tmp_path / "latency.json")  # compares logits
+    again, heads, _ = pruned.load(tmp_path / "out")
+    assert count(again) == solution["after"]["parameters"]
+    assert (~heads.kept(again)).nonzero().tolist() == sorted(solution["pruned_slots"])
+    zeroed = "zeros for the removed heads" in (tmp_path / "out" / "README.md").read_text()
+    assert zeroed == (family in ("llama", "qwen2", "opt"))
 
 
 @pytest.mark.parametrize("gone", [[], [(0, 1), (2, 0)]], ids=["whole", "pruned"])
