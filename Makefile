@@ -9,19 +9,19 @@ GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORE
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help env demo minilm bench test test-quick lint format clean
+.PHONY: help env demo minilm bench capacity test test-quick test-slurm lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 env: .venv/.complete ## make the pinned environment in .venv
 
-.venv/.complete: requirements.txt requirements-dev.txt
+.venv/.complete: requirements.txt requirements-nodeps.txt requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "Python 3.11 is needed, $(PYTHON) is another: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps textpruner==1.1.post2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-nodeps.txt
 	touch $@
 
 demo: env ## run the suite mini and show what came out
@@ -41,6 +41,12 @@ test: env ## all tests; minutes, most of them for the suites mini (unless `make 
 
 test-quick: env ## tests without the suites mini, minilm and paper
 	$(PYTEST) -m "not mini and not minilm and not paper"
+
+test-slurm: env ## the suite mini on a real Slurm of one node, made for the test and taken down; minutes
+	tests/slurm/run
+
+capacity: env ## what a suite will cost, without running it: make capacity SUITE=paper [SPEED=20]
+	$(BIN)/python scripts/estimate_capacity.py --suite $(or $(SUITE),mini) $(if $(SPEED),--speed $(SPEED))
 
 lint: env ## ruff, snakefmt and snakemake --lint
 	$(BIN)/ruff check .

@@ -12,19 +12,22 @@ report: "report/workflow.rst"
 
 
 include: "rules/common.smk"
-include: "rules/data.smk"
-include: "rules/entropy.smk"
-include: "rules/prune.smk"
-include: "rules/aggregate.smk"
-include: "rules/figures.smk"
-include: "rules/verdict.smk"
-include: "rules/report.smk"
-include: "rules/bench.smk"
 
 
 if SETTINGS["container"]:
 
     container: SETTINGS["container"]
+
+
+include: "rules/data.smk"
+include: "rules/entropy.smk"
+include: "rules/prune.smk"
+include: "rules/compare.smk"
+include: "rules/aggregate.smk"
+include: "rules/figures.smk"
+include: "rules/verdict.smk"
+include: "rules/report.smk"
+include: "rules/bench.smk"
 
 
 # On a cluster these stay on the submit host: downloads, because compute nodes may have no network, and what

@@ -97,6 +97,12 @@ def dataset_code(wildcards):
     return code("make_dataset", *corpora)
 
 
+def checkpoint_code(wildcards):
+    """A checkpoint from outside may be of a family whose heads have to be searched for."""
+    outside = MODELS[wildcards.model]["checkpoint"]["source"] != "train"
+    return code("make_checkpoint", *(["search"] if outside else []))
+
+
 # Where a model's dataset and checkpoint are once fetched, and what they then are a source of.
 FETCHED = {
     "dataset": ("results/{suite}/{model}/download/dataset.parquet", "file"),
@@ -258,9 +264,9 @@ def watch(workflow):
     estimate.watch(estimate.Plan(jobs, on_cluster or workflow.cores), logger)
 
 
-def explain(log):
+def explain(logs):
     """What to change where a scheduler refused or stopped a job, as its profile says."""
-    for line in advice.explain(log, ROOT / "profiles"):
+    for line in advice.explain(logs, ROOT / "profiles"):
         print(line, file=sys.stderr)
 
 
@@ -296,8 +302,23 @@ def shards_if_ranked_by(wildcards):
     return shards(wildcards) if ranks_by_shards(wildcards.strategy) else []
 
 
+def shards_if_compared(wildcards):
+    return shards(wildcards) if "entropy" in SETTINGS["compare"] else []
+
+
+def score_modules(score, settings):
+    """The module of a criterion; of a hybrid those of its members too."""
+    return [f"scores.{name}" for name in (score, *settings.get("members", {}))]
+
+
 def score_code(wildcards):
-    return code("prune_heads", f"scores.{SETTINGS['strategies'][wildcards.strategy]['score']}")
+    strategy = SETTINGS["strategies"][wildcards.strategy]
+    return code("prune_heads", *score_modules(strategy["score"], strategy["settings"]))
+
+
+def compared_code():
+    compared = SETTINGS["compare"].items()
+    return code("compare_criteria", *(m for pair in compared for m in score_modules(*pair)))
 
 
 def trials(model, strategy):
@@ -377,6 +398,11 @@ NEEDS = {
     ],
     "gradients": [f"results/{SUITE}/{model}/gradient_change.npz" for model in MODELS],
     "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS],
+    "criteria": [
+        f"results/{SUITE}/{model}/criteria/{name}.csv"
+        for model in MODELS
+        for name in ("scores", "curves", "costs")
+    ],
 }
 
 

@@ -109,7 +109,7 @@ rule make_checkpoint:
         rows="results/{suite}/{model}/dataset/rows.parquet",
         splits="results/{suite}/{model}/dataset/splits.json",
         tokenizer="results/{suite}/{model}/dataset/tokenizer",
-        code=code("make_checkpoint"),
+        code=checkpoint_code,
     output:
         checkpoint=directory("results/{suite}/{model}/checkpoint"),
         heads="results/{suite}/{model}/heads.json",

@@ -17,7 +17,7 @@ from gnorm.logs import log, start
 from gnorm.memory import LARGEST, bytes_per_token
 from gnorm.scores import entropy, gnorm
 
-FULL = 512  # tokens with which a pass is about as fast as it gets
+FULL = 256  # tokens with which a pass is about as fast as it gets
 MEMORY_ROWS = (128, 256, 512)
 
 
@@ -55,8 +55,8 @@ class Notes:
 def step(notes, stock, model, heads, shape, tokenizer, tokens, repeats):
     """Scoring, against the naive procedures on a few rows, and against its floor on a full batch."""
     rows = shapes.rows(shape, shape.rows)
-    # To stay within minutes: 16 rows of the loop, and one of the notebooks' passes, which are all the same work.
-    few = sample(rows, max(1, len(rows) // 16))
+    # To stay within minutes: 8 rows of the loop, and one of the notebooks' passes, which are all the same work.
+    few = sample(rows, max(1, len(rows) // 8))
     one, fixed, made = (
         in_order(tokenizer, few, 1),
         in_order(tokenizer, rows, shape.batch),
@@ -79,16 +79,16 @@ def step(notes, stock, model, heads, shape, tokenizer, tokens, repeats):
     notes.add("tokens", "step", real_tokens(made), unit="tokens")
     notes.add("tokens", "full", real_tokens(full), unit="tokens")
     notes.add("tokens", "length", shape.length, unit="tokens")
-    largest = max(make(tokenizer, shapes.rows(shape, 4 * round(tokens / shape.length)), tokens), key=lambda b: b.tokens)
-    notes.add("tokens", "largest", largest.tokens, unit="tokens")
+    notes.add("tokens", "budget", max(batch.tokens for batch in full), unit="tokens")
+    largest = max(full, key=lambda batch: batch.tokens)  # what a step takes at most
     return {"engine": lambda: gnorm.score(model, heads, [largest]), "notebooks": procedures["notebooks"]}
 
 
 def evaluation(notes, stock, model, heads, shape, tokenizer, tokens, repeats, evaluated):
     """Accuracy and entropy, one sentence at a time and here."""
     rows = shapes.rows(shape, evaluated)
-    # A loop's time is the sum over its rows: 32 are timed, to stay within minutes.
-    one, made = in_order(tokenizer, sample(rows, max(1, len(rows) // 32)), 1), make(tokenizer, rows, tokens)
+    # A loop's time is the sum over its rows: 16 are timed, to stay within minutes.
+    one, made = in_order(tokenizer, sample(rows, max(1, len(rows) // 16)), 1), make(tokenizer, rows, tokens)
     accuracy = {
         "one at a time": lambda: naive.accuracy(stock, one),
         "here": lambda: Evaluation(made, heads).accuracy(model),

@@ -7,6 +7,7 @@ means to the user.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -14,9 +15,9 @@ import yaml
 ASKED = ("mem_mb", "runtime", "gpu")
 
 
-def explain(log: str | Path, profiles: Path) -> list[str]:
-    """A line for every failed job in Snakemake's log that some advice fits."""
-    text = Path(log).read_text(encoding="utf-8", errors="replace")
+def explain(logs: Sequence[str | Path], profiles: Path) -> list[str]:
+    """A line for every failed job in Snakemake's logs that some advice fits."""
+    text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs)
     known = [entry for path in sorted(profiles.glob("*/advice.yaml")) for entry in yaml.safe_load(path.read_text())]
     lines = []
     for failed in re.finditer(r"^Error in (?:rule|group) ([^\s:]+):\n((?:.+\n)*)", text, re.M):

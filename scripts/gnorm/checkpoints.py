@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import time
 from collections.abc import Sequence
@@ -31,12 +32,34 @@ def load(
     """A frozen model in evaluation mode, on the device there is unless told otherwise, and its tokenizer."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    kind = AutoModelForSequenceClassification._model_mapping.get(type(config), None)
+    if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
+        attention = "eager"
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
     )
     tokenizer = load_tokenizer(folder)
-    tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
+    fit(model, tokenizer, str(folder))
     return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
+
+
+def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the model") -> None:
+    """Make a tokenizer give what the model takes, in length, inputs and padding."""
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
+    taken = inspect.signature(model.forward).parameters
+    tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name in taken]
+    if tokenizer.pad_token_id is None:
+        if model.config.pad_token_id is None:
+            raise UserError(
+                f"{where} has no padding token: set `pad_token` of its tokenizer and `pad_token_id` of its "
+                "configuration to the one it was trained with, and save both again"
+            )
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
+    # A decoder classifies by the last token that is not this one.
+    model.config.pad_token_id = tokenizer.pad_token_id
+    if getattr(model.config, "use_cache", False):  # keys and values are for generating text
+        model.config.use_cache = False
 
 
 def fuse(model: nn.Module) -> nn.Module:
@@ -55,6 +78,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 def positions(model: nn.Module) -> int:
     """How many tokens the model can place; a table with a padding index starts after it."""
     tables = [m for name, m in model.named_modules() if name.endswith("position_embeddings")]
+    if not tables:  # rotary, or by another name
+        return getattr(model.config, "max_position_embeddings", int(1e9))
     return min(table.num_embeddings - (-1 if table.padding_idx is None else table.padding_idx) - 1 for table in tables)
 
 

@@ -105,29 +105,34 @@ def split(labels: list[int], counts: dict, order: str, seed: int) -> dict[str, l
     """Index lists, disjoint except where the suite says "same" or `disjoint: false`.
 
     Where lists need not be disjoint, each has the first rows of the dataset that it can use. Rows that
-    no class covers may be read by scores, but not evaluated or trained on.
+    no class covers may be read by scores, but not evaluated or trained on; those that the evaluation has passed
+    over are the last to be taken, or the scores would read little else.
     """
     rows = list(range(len(labels)))
     if order == "shuffled":
         random.Random(f"split {seed}").shuffle(rows)
     lists: dict[str, list[int]] = {}
     taken: set[int] = set()
+    passed: set[int] = set()
     for name, scored in (("evaluation", True), ("calibration", False), ("train", True)):
         if counts[name] == "same":
             continue
-        chosen = [i for i in rows if i not in taken and not (scored and labels[i] == NO_CLASS)][: counts[name]]
+        usable = [i for i in rows if i not in taken and not (scored and labels[i] == NO_CLASS)]
+        chosen = sorted(usable, key=lambda i: i in passed)[: counts[name]]
         if len(chosen) < counts[name]:
             raise UserError(f"rows.{name} asks for {counts[name]} rows, but only {len(chosen)} are left for it")
         lists[name] = sorted(chosen)
         if counts["disjoint"]:
             taken.update(chosen)
+        if counts["disjoint"] and name == "evaluation":
+            passed = set(rows[: rows.index(chosen[-1])]) - taken
     if counts["evaluation"] == "same":
         lists["evaluation"] = [i for i in lists["calibration"] if labels[i] != NO_CLASS]
     if counts["entropy"] == "same":
         lists["entropy"] = lists["calibration"]
     else:  # evaluation rows last: only a whole split needs them
         evaluated = set(lists["evaluation"]) if counts["disjoint"] else set()
-        lists["entropy"] = _first(sorted(rows, key=lambda i: i in evaluated), counts["entropy"])
+        lists["entropy"] = _first(sorted(rows, key=lambda i: (i in evaluated, i in passed)), counts["entropy"])
     return {name: lists[name] for name in LISTS}
 
 

@@ -41,11 +41,16 @@ def load(config: dict, root: Path) -> dict:
             raise UserError(f"{where}: `neutral` tells two classes apart, got {dataset['classes']!r}")
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
     _check_strategies(config, root)
+    config["compare"] = _compared(config, root)
     for entry in suite["models"].values():
         rows = entry.pop("batch_rows", None)
         entry["strategies"] = {
             s: strategy if rows is None or s in own_batches else _with_batch_rows(strategy, rows)
             for s, strategy in config["strategies"].items()
+        }
+        entry["compare"] = {
+            criterion: _with_batch_rows({"settings": own}, rows)["settings"] if rows else own
+            for criterion, own in config["compare"].items()
         }
     for key, package, names in (
         ("tables", "tables", config["tables"]),
@@ -126,6 +131,8 @@ def _check_strategies(config: dict, root: Path) -> None:
             checked = check(strategy["settings"], own, f"{where}.settings")
             strategy["settings"] = {key: checked[key] for key in strategy["settings"]}
         strategy["settings"] = {**config["scores"].get(strategy["score"], {}), **strategy["settings"]}
+        if strategy["score"] == "hybrid":
+            strategy["settings"] = _hybrid(strategy["settings"], config, scores, where)
     published: dict[str, str] = {}
     for name in config["strategies"]:
         other = published.setdefault(interchange.strategy_name(name).lower(), name)
@@ -135,6 +142,37 @@ def _check_strategies(config: dict, root: Path) -> None:
     ranked = [name for name, strategy in config["strategies"].items() if strategy["score"] != "random"]
     if wanted not in ranked:
         raise UserError(f"config.yaml: solutions.strategy: there is no {_unknown(wanted, ranked, 'strategy')}")
+
+
+def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict:
+    """The settings of a hybrid with those of its members."""
+    others = [name for name in scores if name != "hybrid"]
+    for name, weight in settings["of"].items():
+        if name == "hybrid":
+            raise UserError(f"{where}: a hybrid of hybrids is not possible; of: takes {', '.join(others)}")
+        if name not in others:
+            raise UserError(f"{where}: of: there is no {_unknown(name, others, 'score')}")
+        if not weight:
+            raise UserError(f"{where}: of: {name} has the weight 0; leave it out instead")
+        if config["scores"].get(name, {}).get("granularity") == "batch":
+            raise UserError(
+                f"{where}: of: {name} cannot join a hybrid with granularity: batch, which has its own batches"
+            )
+    if len(settings["of"]) < 2:
+        raise UserError(f"{where}: of: a hybrid takes at least 2 criteria, got {len(settings['of'])}")
+    return settings | {"members": {name: config["scores"].get(name, {}) for name in settings["of"]}}
+
+
+def _compared(config: dict, root: Path) -> dict[str, dict]:
+    """The criteria of `compare` with their settings."""
+    scores, found = _modules(root, "scores"), {}
+    for name in config["compare"]:
+        if name not in scores:
+            raise UserError(f"config.yaml: compare: there is no {_unknown(name, scores, 'score')}")
+        found[name] = config["scores"].get(name, {})
+        if name == "hybrid":
+            found[name] = _hybrid(found[name], config, scores, "config.yaml: scores.hybrid")
+    return found
 
 
 def check(value: Any, schema: dict, where: str) -> Any:
@@ -250,6 +288,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
         "type": f"must be of type {types}",
         "minProperties": "must not be empty",
         "minItems": f"must have at least {rule} items",
+        "uniqueItems": "must name nothing twice",
     }.get(error.validator, error.message)
     return f"{where}{meaning}, got {error.instance!r}" + (f" ({said})" if said else "")
 

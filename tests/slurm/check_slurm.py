@@ -1,0 +1,219 @@
+"""The suite mini through a real Slurm, with jobs preempted and cancelled on the way; run by `make test-slurm`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from conftest import copy_workflow, planned
+
+GPUS = 2  # of the cluster, see cluster.py
+PROFILE = ("--workflow-profile", "profiles/slurm")
+# What a user changes in the profile for a cluster like this one, and shorter waits.
+HERE = (
+    "--slurm-no-account",
+    "--slurm-status-command=squeue",
+    "--slurm-init-seconds-before-status-checks=3",
+    "--latency-wait=20",
+)
+MINI = ("--config", "suite=mini")
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+signal.signal(signal.SIGTERM, interrupt)  # so that what was started is ended
+
+
+def slurm(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@dataclass
+class Seen:
+    """What was watched while the workflow ran."""
+
+    tree: Path
+    output: str = ""
+    most_gpus: int = 0
+    cancelled: str | None = None  # the Slurm job
+    preempted: list[str] = field(default_factory=list)
+    steps: dict[str, int] = field(default_factory=dict)  # steps that a trajectory had made when it was stopped
+    seconds: float = 0.0
+
+
+def running(state: str = "RUNNING") -> dict[str, tuple[str, int]]:
+    """Slurm job -> (comment: rule and wildcards, GPUs it was given)."""
+    lines = slurm("squeue", "-h", "-t", state, "-O", "JobID:20,tres-alloc:100,Comment:200").splitlines()
+    found = {}
+    for line in lines:
+        job, tres, comment = line[:20].strip(), line[20:120].strip(), line[120:].strip()
+        gpus = re.search(r"gres/gpu=(\d+)", tres)
+        found[job] = (comment, int(gpus[1]) if gpus else 0)
+    return found
+
+
+def steps_of(tree: Path, model: str, strategy: str) -> int:
+    """Steps that the interrupted trajectories of a job have on disk."""
+    total = 0
+    for path in tree.glob(f"results/mini/state/{model}.{strategy}.run*.pt"):
+        try:
+            total += len(torch.load(path, weights_only=True)["value"]["steps"])
+        except OSError:  # finished and gone since
+            continue
+    return total
+
+
+def watch(seen: Seen, process: subprocess.Popen) -> None:
+    """Count GPUs in use; preempt a job and cancel another in the middle of a trajectory."""
+    while process.poll() is None:
+        jobs = running()
+        seen.most_gpus = max(seen.most_gpus, sum(gpus for _, gpus in jobs.values()))
+        for job, (comment, _) in jobs.items():
+            if "prune_heads" not in comment:
+                continue
+            if seen.cancelled is None and comment.endswith("mini_BERT_greedy_gnorm"):
+                steps = steps_of(seen.tree, "BERT", "greedy_gnorm")
+                if steps > 3:
+                    slurm("scancel", job)
+                    seen.cancelled, seen.steps["BERT"] = job, steps
+            if not seen.preempted and comment.endswith("mini_ROBERTA_greedy_gnorm"):
+                steps = steps_of(seen.tree, "ROBERTA", "greedy_gnorm")
+                if steps > 3:
+                    seen.preempted = [other for other, (_, gpus) in jobs.items() if gpus]
+                    wanted = ["--partition=urgent", f"--gpus={GPUS}", "--mem=100", "--output=/dev/null"]
+                    slurm("sbatch", *wanted, "--comment=urgent", "--wrap", "sleep 1")
+                    seen.steps["ROBERTA"] = steps
+        time.sleep(0.3)
+
+
+def run(tree: Path, *arguments: str, watched: Seen | None = None) -> tuple[int, str]:
+    """Snakemake through the profile, as a user starts it."""
+    command = [sys.executable, "-m", "snakemake", *PROFILE, *HERE, *arguments]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
+    log = tree / "snakemake.out"
+    with open(log, "w") as file:
+        process = subprocess.Popen(command, cwd=tree, stdout=file, stderr=subprocess.STDOUT, env=environment)
+        thread = threading.Thread(target=watch, args=(watched, process), daemon=True) if watched else None
+        try:
+            if thread:
+                thread.start()
+            process.wait(timeout=1200)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(timeout=60)
+    if thread:
+        thread.join()
+    return process.returncode, log.read_text()
+
+
+@pytest.fixture(scope="session")
+def seen(tmp_path_factory) -> Seen:
+    """The whole suite, from nothing."""
+    tree = copy_workflow(tmp_path_factory.mktemp("cluster"))
+    found, began = Seen(tree), time.monotonic()
+    code, found.output = run(tree, *MINI, watched=found)
+    found.seconds = time.monotonic() - began
+    print(f"\nthe suite mini through Slurm: {found.seconds:.0f} s, at most {found.most_gpus} GPUs at once")
+    assert code == 0, found.output[-6000:]
+    return found
+
+
+def logs(tree: Path, *rules: str) -> list[Path]:
+    return [path for rule in rules for path in sorted((tree / "results/mini/logs" / rule).rglob("*.log"))]
+
+
+ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "compare_criteria", "gradient_change")
+
+
+def test_the_results_are_those_of_the_local_run(seen, mini):
+    here, there = mini / "results/mini", seen.tree / "results/mini"
+    names = sorted(path.relative_to(here) for path in here.glob("*/trajectories/*/run*.csv"))
+    assert len(names) == 60
+    for name in names:
+        a, b = (pd.read_csv(root / name).drop(columns="seconds") for root in (here, there))
+        pd.testing.assert_frame_equal(a, b, check_exact=True)
+    for pattern in ("*/random/trials.csv", "tables/*.csv", "*/heads.json", "*/dataset/splits.json"):
+        found = sorted(path.relative_to(here) for path in here.glob(pattern))
+        assert found
+        for name in found:
+            assert (here / name).read_bytes() == (there / name).read_bytes(), name
+    for path in sorted(here.glob("*/entropy/entropy.pt")):
+        a, b = (torch.load(p, weights_only=True) for p in (path, there / path.relative_to(here)))
+        assert torch.equal(a["mean"], b["mean"])
+    assert (there / "report.html").exists() and (seen.tree / "figures/mini/PruningResults.png").exists()
+
+
+def test_every_job_that_computes_was_given_a_gpu_of_its_own(seen):
+    found = []
+    for path in logs(seen.tree, *ON_GPU):
+        text = path.read_text()
+        device = re.search(r"CUDA_VISIBLE_DEVICES is (.+)", text)
+        assert device and device[1] in {str(i) for i in range(GPUS)}, path
+        times = [datetime.fromisoformat(t.replace(",", ".")) for t in re.findall(r"^(\S+ \S+) [A-Z]+ ", text, re.M)]
+        found.append((device[1], times[0], times[-1], path))
+    assert {device for device, *_ in found} == {str(i) for i in range(GPUS)}
+    found.sort(key=lambda entry: entry[:2])
+    for (a, _, end, first), (b, begin, _, second) in itertools.pairwise(found):
+        assert a != b or begin >= end, f"{first} and {second} used GPU {a} at the same time"
+
+
+def test_no_more_gpus_are_used_than_the_cluster_has(seen):
+    assert seen.most_gpus == GPUS
+
+
+def test_a_cancelled_trajectory_is_submitted_again_and_continues(seen):
+    assert seen.cancelled, "no trajectory could be cancelled in the middle"
+    assert re.search(rf"SLURM-job '{seen.cancelled}' failed.*CANCELLED", seen.output)
+    assert "Trying to restart job" in seen.output
+    goes_on(seen, "BERT")
+
+
+def test_a_preempted_trajectory_goes_back_into_the_queue_and_continues(seen):
+    assert seen.preempted, "no trajectory could be preempted in the middle"
+    restarts = [int(re.search(r"Restarts=(\d+)", slurm("scontrol", "show", "job", job))[1]) for job in seen.preempted]
+    assert max(restarts) >= 1
+    goes_on(seen, "ROBERTA")
+
+
+def goes_on(seen: Seen, model: str) -> None:
+    (path,) = [p for p in logs(seen.tree, "prune_heads") if p.parts[-3:-1] == (model, "greedy_gnorm")]
+    reached = [int(step) for step in re.findall(r"run \d goes on after step (\d+)", path.read_text())]
+    assert reached and sum(step + 1 for step in reached) >= seen.steps[model]
+    assert not list(seen.tree.glob("results/mini/state/*"))  # finished, so there is nothing to go on from
+
+
+def test_short_jobs_share_a_job_of_slurm_one_after_another(seen):
+    comments = [comment for comment, _ in running("all").values()]
+    assert 1 <= sum(c.startswith("rule_entropy") for c in comments) <= 2  # of 8 shards
+    assert sum(c.startswith("rule_prune_heads") for c in comments) == 20 + 1  # one was submitted twice
+    local = ("draw_figure", "make_table", "export_", "merge_", "collect_results", "write_")
+    assert not [c for c in comments if c.startswith(tuple(f"rule_{name}" for name in local))]
+
+
+def test_another_profile_reruns_nothing(seen):
+    assert planned(seen.tree, *MINI) == {}
+    assert planned(seen.tree, *PROFILE, *HERE, *MINI) == {}
+
+
+def test_too_much_memory_is_refused_with_what_to_change(seen):
+    huge = ("--set-resources", "gradient_change:mem_mb=99999999", "--forcerun", "gradient_change", "--retries", "1")
+    code, output = run(seen.tree, *huge, *MINI, "--", "results/mini/BERT/gradient_change.npz")
+    assert code != 0
+    (line,) = [line for line in output.splitlines() if line.startswith("gradient_change: ")]
+    assert "no node of the partition has what it asks for (mem_mb=99999999" in line
+    assert "`memory_mb` in the suite" in line and "set-resources: gradient_change: mem_mb" in line
