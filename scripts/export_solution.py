@@ -10,6 +10,7 @@ import transformers
 from transformers import AutoModelForSequenceClassification
 
 from gnorm import batches, cards, checkpoints, surgery
+from gnorm import pruned as folders
 from gnorm.curves import megabytes
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic, read_json, write_json
@@ -95,8 +96,7 @@ def main(
         surgery.prune(pruned, heads, [tuple(slot) for slot in solution["pruned_slots"]])
     made = batches.make(tokenizer, rows, token_budget(tokens, whole, heads, memory_mb), what="evaluation rows")
     with atomic(folder) as temporary:
-        pruned.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
+        folders.save(temporary, pruned, heads, tokenizer)
         saved = AutoModelForSequenceClassification.from_pretrained(temporary, local_files_only=True).eval()
         check_same(saved, pruned, made)
         inputs, length = typical_batches(tokenizer, rows)
@@ -115,6 +115,7 @@ def main(
             "tokens": length,
             "classes": [whole.config.id2label[i] for i in range(whole.config.num_labels)],
             "transformers": transformers.__version__,
+            "zeroed": not folders.as_it_is(pruned, heads),
         }
         card = cards.write(title, suite, solution, read_json(heads_file)["shared"], tuple(points), facts)
         (temporary / "README.md").write_text(card, encoding="utf-8")

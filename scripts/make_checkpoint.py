@@ -42,10 +42,8 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, head
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_classes(model, classes)
-    if unit := checkpoint.get("from", checkpoint).get(
-        "prune_by"
-    ):  # kept in the configuration, where every job finds it
-        model.config.prune_by = unit
+    if unit := checkpoint.get("from", checkpoint).get("prune_by"):
+        model.config.prune_by = unit  # kept in the configuration, where every job finds it
     heads = heads_of(model)
     if not heads.kept(model).all() or getattr(model.config, "zeroed_heads", None):
         raise UserError(f"{checkpoint['path']} has pruned heads already; start from an unpruned checkpoint")

@@ -33,7 +33,7 @@ def write(
         f"# {title}, {pruned} of {heads} attention heads pruned",
         "",
         f"Made by the suite `{suite}`: heads were removed by the strategy `{solution['strategy']}` up to the stop "
-        f"point ({solution['chosen']}). They are cut out of the weights, and `config.json` lists them.",
+        f"point ({solution['chosen']}). {_how(facts['zeroed'])}",
         "",
         "| | before | after |",
         "|---|---:|---:|",
@@ -73,11 +73,22 @@ def write(
         'model = AutoModelForSequenceClassification.from_pretrained("this/folder")',
         "```",
         "",
-        f"Classes: {', '.join(facts['classes'])}. Saved and tried with transformers {facts['transformers']}; releases from "
-        "4.55 on fail in a layer that has no head left, and 5 no longer knows pruned heads.",
+        f"Classes: {', '.join(facts['classes'])}. Saved and tried with transformers {facts['transformers']}; releases "
+        "from 4.55 on fail in a layer that has no head left, and 5 no longer knows pruned heads.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _how(zeroed: bool) -> str:
+    """How the removed heads are gone from the folder."""
+    if not zeroed:
+        return "They are cut out of the weights, and `config.json` lists them."
+    return (
+        "transformers cannot build this model with fewer heads, so the weights have the unpruned shapes with zeros for "
+        "the removed heads, which `config.json` lists as `zeroed_heads`: the outputs are those of the pruned model. "
+        "Parameters, megabytes and times below are of the model with these heads cut out."
+    )
 
 
 def _line(what: str, before, after, form: str) -> str:

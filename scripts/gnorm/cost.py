@@ -26,7 +26,8 @@ KEPT = 0.85  # seconds of a step, mean over a whole trajectory, in those of the 
 REUSED = 0.6  # seconds of an evaluation where the layers below a pruned head are kept
 TRAINING = 3.0  # flops of a training pass in those of a forward pass
 
-WITH_MODEL = ("make_dataset", "find_solution", "export_solution")  # other rules that import torch or transformers, for a model
+# Other rules that import torch or transformers, for a model.
+WITH_MODEL = ("make_dataset", "find_solution", "export_solution")
 
 UNKNOWN = "nothing: taken for RoBERTa-large"  # the source of dimensions that nobody knows yet
 

@@ -23,7 +23,7 @@ from torch import nn
 
 from gnorm import UserError, effort, objectives, scores
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap, projection
+from gnorm.heads import HeadMap, eager, projection
 from gnorm.numbers import check_logits, check_slots
 
 # Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
@@ -141,7 +141,10 @@ def backward(
     with ExitStack() as watching, torch.enable_grad():
         roots = watching.enter_context(lowest_projections(model, heads))
         found = {signal: watching.enter_context(signal(model, heads, batch)) for signal in signals}
-        inputs = dict(batch.inputs) | ({"output_attentions": True} if attention_products in signals else {})
+        inputs = dict(batch.inputs)
+        if attention_products in signals:
+            watching.enter_context(eager(model))
+            inputs["output_attentions"] = True
         with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             logits = model(**inputs).logits
         if logits.dtype == torch.bfloat16:

@@ -20,10 +20,14 @@ from gnorm import checkpoints, surgery
 from gnorm.heads import HeadMap, Repeated, head_map, projection, pruned_heads
 
 
+def as_it_is(model: nn.Module, heads: HeadMap) -> bool:
+    """Whether plain transformers rebuilds the model in its pruned shapes."""
+    kept = heads.kept(model)
+    return bool(kept.all() or heads.textpruner or (heads.reloads and kept.any(1).all()))
+
+
 def save(folder: str | Path, model: nn.Module, heads: HeadMap, tokenizer: PreTrainedTokenizerBase) -> None:
-    whole_rows = bool(heads.kept(model).any(1).all())
-    rebuilt = heads.textpruner or (heads.reloads and whole_rows)
-    checkpoints.save(folder, model if rebuilt else with_zeros(model, heads), tokenizer)
+    checkpoints.save(folder, model if as_it_is(model, heads) else with_zeros(model, heads), tokenizer)
 
 
 def load(folder: str | Path, **options) -> tuple[nn.Module, HeadMap, PreTrainedTokenizerBase]:

@@ -56,14 +56,19 @@ class Seen:
 
 
 def running(state: str = "RUNNING") -> dict[str, tuple[str, int]]:
-    """Slurm job -> (comment: rule and wildcards, GPUs it was given)."""
-    lines = slurm("squeue", "-h", "-t", state, "-O", "JobID:20,tres-alloc:100,Comment:200").splitlines()
+    """Slurm job -> (comment: rule and wildcards, GPUs it asked for)."""
+    lines = slurm("squeue", "-h", "-t", state, "-O", "JobID:20,tres-per-job:60,Comment:200").splitlines()
     found = {}
     for line in lines:
-        job, tres, comment = line[:20].strip(), line[20:120].strip(), line[120:].strip()
-        gpus = re.search(r"gres/gpu=(\d+)", tres)
+        job, tres, comment = line[:20].strip(), line[20:80].strip(), line[80:].strip()
+        gpus = re.search(r"gpu:(\d+)", tres)
         found[job] = (comment, int(gpus[1]) if gpus else 0)
     return found
+
+
+def gpus_used() -> int:
+    """Of the node, as Slurm has handed them out."""
+    return int(re.search(r"GresUsed=gpu:(\d+)", slurm("scontrol", "-d", "show", "node"))[1])
 
 
 def steps_of(tree: Path, model: str, strategy: str) -> int:
@@ -81,7 +86,7 @@ def watch(seen: Seen, process: subprocess.Popen) -> None:
     """Count GPUs in use; preempt a job and cancel another in the middle of a trajectory."""
     while process.poll() is None:
         jobs = running()
-        seen.most_gpus = max(seen.most_gpus, sum(gpus for _, gpus in jobs.values()))
+        seen.most_gpus = max(seen.most_gpus, gpus_used(), sum(gpus for _, gpus in jobs.values()))
         for job, (comment, _) in jobs.items():
             if "prune_heads" not in comment:
                 continue
@@ -137,7 +142,7 @@ def logs(tree: Path, *rules: str) -> list[Path]:
     return [path for rule in rules for path in sorted((tree / "results/mini/logs" / rule).rglob("*.log"))]
 
 
-ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "gradient_change")
+ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "compare_criteria", "gradient_change")
 
 
 def test_the_results_are_those_of_the_local_run(seen, mini):

@@ -11,8 +11,7 @@ computed as written, NaN in all of them.) A slot of several query heads has the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from torch import nn
 from gnorm import UserError
 from gnorm.batches import Batch, each
 from gnorm.files import load_tensors
-from gnorm.heads import HeadMap
+from gnorm.heads import HeadMap, eager
 from gnorm.numbers import check_slots
 
 PRUNE = "highest"  # a head that attends evenly everywhere tells the least
@@ -85,7 +84,7 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
 
         handles.append(model.get_submodule(block.attention).register_forward_hook(reduce))
     try:
-        with torch.no_grad(), _eager(model):
+        with torch.no_grad(), eager(model):
             logits = model(**batch.inputs, output_attentions=True).logits
     finally:
         for handle in handles:
@@ -93,20 +92,6 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
     for found in values.values():
         check_slots(found, "the attention entropy", batch.rows)
     return RowEntropies(values, nan, inf, logits)
-
-
-@contextmanager
-def _eager(model: nn.Module) -> Iterator[None]:
-    """Attention that has its matrix: not every family falls back to it when asked for one."""
-    config = getattr(model, "config", None)
-    before = getattr(config, "_attn_implementation", "eager")
-    if before != "eager":
-        config._attn_implementation = "eager"
-    try:
-        yield
-    finally:
-        if before != "eager":
-            config._attn_implementation = before
 
 
 def score(
