@@ -25,7 +25,7 @@ class Batch:
     labels: torch.Tensor
     positions: torch.Tensor  # of its rows in the list that was given
     weights: torch.Tensor  # how often each row counts (bootstrap resamples repeat rows)
-    rows: torch.Tensor  # their numbers in the dataset
+    rows: torch.Tensor  # their numbers in the dataset, or positions for rows without a number
 
     def to(self, device: torch.device) -> Batch:
         return replace(
@@ -114,7 +114,7 @@ def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) 
         labels=torch.tensor([rows[i]["label"] for i in chosen]),
         positions=torch.tensor(chosen),
         weights=torch.tensor([weights[i] for i in chosen], dtype=torch.float64),
-        rows=torch.tensor([rows[i]["row"] for i in chosen]),
+        rows=torch.tensor([rows[i].get("row", i) for i in chosen]),
     )
 
 

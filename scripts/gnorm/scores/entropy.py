@@ -11,7 +11,7 @@ computed as written, NaN in all of them.) A slot of several query heads has the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
