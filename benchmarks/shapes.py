@@ -66,7 +66,7 @@ class Ids:
     def __call__(self, ids: list[int], **_options) -> dict:
         return {"input_ids": ids, "attention_mask": [1] * len(ids)}
 
-    def pad(self, encoded: list[dict], return_tensors: str = "pt") -> dict[str, torch.Tensor]:
+    def pad(self, encoded: list[dict], return_tensors: str = "pt", **_options) -> dict[str, torch.Tensor]:
         longest = max(len(e["input_ids"]) for e in encoded)
         filled = {"input_ids": self.padding, "attention_mask": 0}
         return {

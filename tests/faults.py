@@ -1,8 +1,8 @@
 """Fault tests: what each of them injects, what happens then, and how often it was tried.
 
 A test marked `fault(what, outcome)` counts as tried once, or as often as it says with
-`record_property("tried", n)`. With `--faults FILE` the table of all that ran is written there,
-provided that all passed.
+`record_property("tried", n)`. With `--faults FILE` the table there gets what passed; tests that did not run
+keep their lines, tests that are gone lose them. Nothing is written if a test failed or was skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 HEADER = """# What may go wrong, and what happens then
 
-Written by `make test-faults`: every line is a test that injects the fault, and how often it did so in that run.
+Written by `make test-faults`: every line is a test that injects the fault, and how often it did so when it last ran.
 
 | fault | what happens | test | times tried |
 |---|---|---|---:|
@@ -55,13 +55,13 @@ class Table:
         if self.failed or self.skipped or not self.tried:
             terminalreporter.write_line(f"{self.path} is left as it was: fault tests failed or were skipped")
             return
-        order = {fault: i for i, fault in enumerate(marked(Path(__file__).parent))}
+        before = {tuple(key): times for *key, times in listed(self.path)} if self.path.exists() else {}
+        known = {fault: (before | self.tried).get(fault) for fault in marked(Path(__file__).parent)}
         lines = [
-            f"| {what} | {outcome} | `{test}` | {self.tried[test, what, outcome]} |\n"
-            for test, what, outcome in sorted(self.tried, key=lambda key: order[key])
+            f"| {what} | {outcome} | `{test}` | {times} |\n" for (test, what, outcome), times in known.items() if times
         ]
         self.path.write_text(HEADER + "".join(lines), encoding="utf-8")
-        terminalreporter.write_line(f"{self.path}: {len(lines)} faults, tried {sum(self.tried.values())} times")
+        terminalreporter.write_line(f"{self.path}: {len(lines)} faults, tried {sum(self.tried.values())} times now")
 
 
 def marked(folder: Path) -> list[tuple[str, str, str]]:
@@ -83,7 +83,9 @@ def marked(folder: Path) -> list[tuple[str, str, str]]:
 def listed(table: Path) -> list[tuple[str, str, str, int]]:
     """(test, what, outcome, times) of every line of a written table."""
     found = []
-    for line in table.read_text(encoding="utf-8").removeprefix(HEADER).splitlines():
+    for line in table.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("| ") or line.startswith("| fault |"):
+            continue
         what, outcome, test, times = (cell.strip() for cell in line.strip("|").split("|"))
         found.append((test.strip("`"), what, outcome, int(times)))
     return found
