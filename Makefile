@@ -9,7 +9,7 @@ GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORE
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help env demo bench capacity test test-quick test-slurm lint format clean
+.PHONY: help env demo minilm bench capacity test test-quick test-slurm lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -28,6 +28,10 @@ demo: env ## run the suite mini and show what came out
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
 	@$(BIN)/python scripts/show_results.py results/mini figures/mini
 
+minilm: env ## run the suite minilm: real weights and text from the package index; 40 minutes on 2 cores, resumable
+	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=minilm
+	@$(BIN)/python scripts/show_results.py results/minilm figures/minilm
+
 bench: env ## speed and memory beside the naive procedures; a quarter of an hour on 2 cores, alone on the machine
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
@@ -35,8 +39,8 @@ bench: env ## speed and memory beside the naive procedures; a quarter of an hour
 test: env ## all tests; minutes, most of them for the suites mini (unless `make demo` ran before) and paper
 	$(PYTEST)
 
-test-quick: env ## tests without the suites mini and paper
-	$(PYTEST) -m "not mini and not paper"
+test-quick: env ## tests without the suites mini, minilm and paper
+	$(PYTEST) -m "not mini and not minilm and not paper"
 
 test-slurm: env ## the suite mini on a real Slurm of one node, made for the test and taken down; minutes
 	tests/slurm/run

@@ -22,6 +22,7 @@ if SETTINGS["container"]:
 include: "rules/data.smk"
 include: "rules/entropy.smk"
 include: "rules/prune.smk"
+include: "rules/compare.smk"
 include: "rules/aggregate.smk"
 include: "rules/figures.smk"
 include: "rules/verdict.smk"
@@ -34,6 +35,7 @@ include: "rules/bench.smk"
 localrules:
     fetch_dataset,
     fetch_model,
+    fetch_package,
     merge_entropy,
     merge_trials,
     export_accuracy,
@@ -49,6 +51,10 @@ localrules:
     summarize_bench,
     write_verdict,
     write_report,
+
+
+onstart:
+    watch(workflow)
 
 
 onerror:

@@ -10,6 +10,7 @@ rule exports:
         ],
         [random_workbooks(m) for m in MODELS if RANDOM],
         [published_entropy(m) for m in MODELS],
+        expand("results/{suite}/solutions/{model}/checkpoint", suite=SUITE, model=MODELS),
 
 
 rule tables:
@@ -75,6 +76,34 @@ rule find_solution:
         threads=1,
     script:
         "../scripts/find_solution.py"
+
+
+rule export_solution:
+    input:
+        rows="results/{suite}/{model}/dataset/rows.parquet",
+        splits="results/{suite}/{model}/dataset/splits.json",
+        checkpoint="results/{suite}/{model}/checkpoint",
+        heads="results/{suite}/{model}/heads.json",
+        solution="results/{suite}/solutions/{model}/solution.json",
+        code=code("export_solution"),
+    output:
+        checkpoint=directory("results/{suite}/solutions/{model}/checkpoint"),
+        latency="results/{suite}/solutions/{model}/latency.json",
+    log:
+        "results/{suite}/logs/export_solution/{model}.log",
+    conda:
+        "../envs/torch.yaml"
+    threads: JOBS["threads"]
+    resources:
+        mem_mb=memory,
+    params:
+        dataset_folder=subpath(input.rows, parent=True),
+        title=lambda wildcards: TITLES[wildcards.model],
+        tokens=JOBS["batch_tokens"],
+        memory_mb=MEMORY_MB,
+        threads=JOBS["threads"],
+    script:
+        "../scripts/export_solution.py"
 
 
 rule export_accuracy:

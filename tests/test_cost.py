@@ -107,3 +107,28 @@ def test_the_benchmarks_own_files_can_calibrate(tmp_path):
     assert laws.token("scoring", bert) > laws.token("entropy", bert) > laws.token("forward", bert)
     slower = laws.token("forward", bert) / cost.laws(ROOT).token("forward", bert)
     assert laws.token("training", bert) / cost.laws(ROOT).token("training", bert) == pytest.approx(slower)
+
+
+def test_a_score_costs_as_many_passes_as_it_says():
+    scores = {"shapley": {"permutations": 5}, "attribution": {"steps": 2, "objective": "logit_norm"}}
+    names = ("magnitude", "fisher", "leave_one_out", "shapley", "attribution", "both")
+    strategies = {name: {"score": name, "rescore": "never"} for name in names if name != "both"}
+    strategies["both"] = {"score": "hybrid", "rescore": "never", "settings": {"of": {"fisher": 1, "gnorm": 1}}}
+    suite = load("paper", scores=scores, strategies=strategies, solutions={"strategy": "fisher"})
+    seconds = {name: suite.prune_heads("BERT", name, 1, False) for name in names}
+    score = {name: value - seconds["magnitude"] for name, value in seconds.items()}
+    rows = suite.settings["models"]["BERT"]["rows"]["calibration"]
+    forward, both_ways = (cost.KEPT * suite._pass(p, "BERT", rows) for p in ("forward", "scoring"))
+    assert score["fisher"] == pytest.approx(both_ways)
+    assert score["leave_one_out"] == pytest.approx(145 * forward)
+    assert score["shapley"] == pytest.approx((2 + 5 * 143) * forward)
+    assert score["attribution"] == pytest.approx(24 * both_ways)
+    assert score["both"] == pytest.approx(2 * both_ways)  # at most; here they share none
+
+
+def test_a_comparison_costs_its_scores_and_its_curves():
+    few, more = (load("paper", compare=names).compare_criteria("BERT") for names in (["fisher"], ["fisher", "taylor"]))
+    suite = load("paper")
+    a_score, evaluation = suite._pass("scoring", "BERT", 2329), cost.KEPT * suite._pass("forward", "BERT", 2329)
+    assert more - few == pytest.approx(3 * (a_score + 24 * evaluation))
+    assert load("paper", compare=["fisher", "entropy"]).compare_criteria("BERT") < more

@@ -113,7 +113,7 @@ def rules() -> dict[str, tuple[str, str]]:
     blocks = re.split(r"^ *rule\b", text, flags=re.M)[1:]
     found = {}
     for block in blocks:
-        env, script = (re.search(rf'\.\./{kind}/(\w+)\.', block) for kind in ("envs", "scripts"))
+        env, script = (re.search(rf"\.\./{kind}/(\w+)\.", block) for kind in ("envs", "scripts"))
         assert bool(env) == bool(script), block[:80]
         if script:
             found[script[1]] = (env[1], script[1])
@@ -143,6 +143,7 @@ def third_party(path: Path, inside: bool) -> set[str]:
 BY_NAME = {  # modules that scripts load by name
     "make_dataset": "corpora/*.py",
     "prune_heads": "scores/*.py",
+    "compare_criteria": "scores/*.py",
     "draw_figure": "figures/*.py",
     "make_table": "tables/*.py",
 }

@@ -59,12 +59,12 @@ def test_both_forms_of_the_norm(length, width):
     torch.manual_seed(0)
     x = torch.randn(2, length, width, dtype=torch.float64)
     g = torch.randn(3, 2, length, width, dtype=torch.float64)
-    found = gnorm._squared_norms(x, g, width // 4)
+    found = gnorm.squared_norms(x, g, 3 * [width // 4])
     for b in range(2):
         for part in range(3):
             for head in range(4):
                 own = g[part, b, :, head * width // 4 : (head + 1) * width // 4]
-                assert found[b, part, head].item() == pytest.approx((own.T @ x[b]).pow(2).sum().item(), rel=1e-12)
+                assert found[part][b, head].item() == pytest.approx((own.T @ x[b]).pow(2).sum().item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("length", [5, 40])

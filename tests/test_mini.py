@@ -112,10 +112,17 @@ def test_training_again_gives_the_same_checkpoint(mini, tmp_path):
 
 def test_the_report_holds_every_figure_and_table(mini):
     text = (mini / "results/mini/report.html").read_text()
-    for name in ("PruningResults", "RandomPruning", "allfinalsolutions", "gradientpooling", "AlbertPruning"):
+    for name in (
+        "PruningResults",
+        "RandomPruning",
+        "allfinalsolutions",
+        "gradientpooling",
+        "AlbertPruning",
+        "Criteria",
+    ):
         assert f"{name}.png" in text
         assert (mini / f"figures/mini/{name}.pdf").read_bytes().startswith(b"%PDF")
-    for name in ("headline", "areas", "solutions", "parameters", "random", "entropy"):
+    for name in ("headline", "areas", "solutions", "parameters", "random", "entropy", "criteria"):
         assert f"{name}.html" in text
     assert str(ROOT) not in text
 

@@ -227,13 +227,13 @@ def test_bfloat16_is_announced_and_accuracy_stays_in_float32(make_tiny, caplog, 
         lambda _m, _a, out: kinds.add(out.dtype)
     )
     norms = []
-    original = gnorm._squared_norms
+    original = gnorm.squared_norms
 
-    def spy(x, g, width):
+    def spy(x, g, widths):
         norms.append((x.dtype, torch.is_autocast_enabled("cpu")))
-        return original(x, g, width)
+        return original(x, g, widths)
 
-    monkeypatch.setattr(gnorm, "_squared_norms", spy)
+    monkeypatch.setattr(gnorm, "squared_norms", spy)
     strategy = settings(precision="bfloat16")
     score = prune_heads.Scorer(strategy, tiny.heads, tiny.tokenizer, rows, rows, [], 0, 1, 200)
     assert score.shared == {}

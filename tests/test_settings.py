@@ -179,7 +179,72 @@ MISTAKES = [
     ("stop", {"heads": -3}, "stop.heads: must be at least 1, got -3"),
     ("tables", ["area"], "tables: there is no table 'area'; did you mean 'areas'?"),
     ("figures.draw", ["Prunings"], "figures.draw: there is no figure 'Prunings'"),
+    ("compare", ["gnorm", "fischer"], "compare: there is no score 'fischer'; did you mean 'fisher'?"),
+    ("compare", ["gnorm", "gnorm"], "compare: must name nothing twice"),
+    ("compare", [], "compare: must have at least 1 items"),
+    ("scores.taylor.absolute", "sum", "scores.taylor.absolute: there is no value 'sum'; allowed: product, entries"),
+    ("scores.attribution.steps", 0, "scores.attribution.steps: must be at least 1, got 0"),
+    ("scores.shapley.permutations", 1, "scores.shapley.permutations: must be at least 2, got 1"),
+    ("scores.mask_gradient.normalize", "layer", "scores.mask_gradient.normalize: must be of type boolean"),
+    ("scores.hybrid.of", {"gnorm": "much", "fisher": 1}, "scores.hybrid.of.gnorm: must be of type number"),
+    ("scores.hybrid.combine", "mean", "scores.hybrid.combine: there is no value 'mean'; allowed: sum, product"),
+    ("strategies.new", {"score": "magnitude", "settings": {"steps": 1}}, "the score magnitude has no settings"),
+    ("strategies.new", {"score": "fisher", "settings": {"objective": "task_loss"}}, "fisher has no settings"),
+    (
+        "strategies.new",
+        {"score": "attribution", "settings": {"objective": "task_loss"}},
+        "strategies.new.settings: objective: there is no value 'task_loss'",
+    ),
 ]
+
+
+def hybrid(**of):
+    return {"score": "hybrid", "settings": {"of": of}}
+
+
+HYBRIDS = [
+    (hybrid(gnorm=1, hybrid=1), "a hybrid of hybrids is not possible; of: takes attribution, entropy, fisher"),
+    (hybrid(gnorm=1, fischer=1), "of: there is no score 'fischer'; did you mean 'fisher'?"),
+    (hybrid(gnorm=1), "of: a hybrid takes at least 2 criteria, got 1"),
+    (hybrid(gnorm=1, fisher=0), "of: fisher has the weight 0; leave it out instead"),
+]
+
+
+@pytest.mark.parametrize("entry,message", HYBRIDS)
+def test_hybrids_that_cannot_be(entry, message):
+    with pytest.raises(UserError) as caught:
+        settings.load(changed("strategies.new", entry), ROOT)
+    assert message in str(caught.value) and str(caught.value).startswith("config.yaml: strategies.new: ")
+    config = changed("scores.hybrid", entry["settings"])
+    settings.load(config, ROOT)  # nothing uses it
+    with pytest.raises(UserError) as caught:
+        settings.load(config | {"compare": ["gnorm", "hybrid"]}, ROOT)
+    assert message in str(caught.value) and str(caught.value).startswith("config.yaml: scores.hybrid: ")
+
+
+def test_a_hybrid_takes_no_gradients_of_batches():
+    config = changed("scores.gnorm.granularity", "batch")
+    settings.load(config, ROOT)
+    with pytest.raises(UserError, match="of: gnorm cannot join a hybrid with granularity: batch"):
+        settings.load(config | {"strategies": config["strategies"] | {"new": hybrid(gnorm=1, fisher=1)}}, ROOT)
+
+
+def test_a_hybrid_has_the_settings_of_its_members():
+    config = changed("scores.gnorm.objective", "task_loss")
+    config["strategies"]["both"] = hybrid(gnorm="2", entropy=-1)
+    found = settings.load(config, ROOT)["strategies"]["both"]["settings"]
+    assert found["of"] == {"gnorm": 2.0, "entropy": -1} and found["combine"] == "sum"
+    assert found["members"]["gnorm"]["objective"] == "task_loss" and found["members"]["entropy"]["variant"] == "C"
+
+
+def test_compared_criteria_have_their_settings():
+    config = changed("scores.gnorm.granularity", "batch")
+    config |= {"suite": "paper", "compare": ["gnorm", "magnitude", "shapley"]}
+    found = settings.load(config, ROOT)
+    assert list(found["compare"]) == ["gnorm", "magnitude", "shapley"]
+    assert found["compare"]["magnitude"] == {} and found["compare"]["shapley"] == {"permutations": 10}
+    assert found["models"]["ROBERTA"]["compare"]["gnorm"]["batch_rows"] == 4
+    assert found["models"]["BERT"]["compare"]["gnorm"]["batch_rows"] == 32
 
 
 @pytest.mark.parametrize("path,value,message", MISTAKES)

@@ -110,29 +110,33 @@ class Fragile(State):
 
 @pytest.mark.fault("training is cut after any step", "it goes on to the same weights, bit by bit")
 def test_training_goes_on_from_every_step(make_tiny, tmp_path, monkeypatch, record_property):
+    """From scratch, and a pretrained model with dropout, whose draws must go on too."""
     monkeypatch.setattr(checkpoints, "SAVE_SECONDS", -1)  # after every step
     tiny = make_tiny("bert")
     rows = [row for row in tiny.rows if row["label"] >= 0][:20]
+    checkpoints.save(tmp_path / "model", tiny.model.float(), tiny.tokenizer)
+    tuned = ENTRY | {"source": "finetune", "from": {"path": tmp_path / "model"}, "dropout": 0.3}
     before = torch.are_deterministic_algorithms_enabled()
     try:
-        whole = checkpoints.train(ENTRY, tiny.tokenizer, rows, ["a", "b", "c"], 1)
-        for kills in (1, 3, 4, 8):  # within an epoch, at its end, later
-            state, tries = Fragile(tmp_path / "state.pt", {}), 0
-            while True:
-                state.left, tries = kills, tries + 1
-                try:
-                    model = checkpoints.train(ENTRY, tiny.tokenizer, rows, ["a", "b", "c"], 1, state)
-                    break
-                except Killed:
-                    continue
-            assert tries == -(-9 // kills) + (9 % kills == 0)
-            state.finish()
-            state.finished.unlink()
-            for (name, a), (_, b) in zip(whole.state_dict().items(), model.state_dict().items(), strict=True):
-                assert torch.equal(a, b), name
+        for make, entry in ((checkpoints.train, ENTRY), (checkpoints.finetune, tuned)):
+            whole = make(entry, tiny.tokenizer, rows, ["a", "b", "c"], 1)
+            for kills in (1, 3, 4, 8):  # within an epoch, at its end, later
+                state, tries = Fragile(tmp_path / "state.pt", {}), 0
+                while True:
+                    state.left, tries = kills, tries + 1
+                    try:
+                        model = make(entry, tiny.tokenizer, rows, ["a", "b", "c"], 1, state)
+                        break
+                    except Killed:
+                        continue
+                assert tries == -(-9 // kills) + (9 % kills == 0)
+                state.finish()
+                state.finished.unlink()
+                for (name, a), (_, b) in zip(whole.state_dict().items(), model.state_dict().items(), strict=True):
+                    assert torch.equal(a, b), name
     finally:
         torch.use_deterministic_algorithms(before)
-    record_property("tried", 9 + 3 + 2 + 1)
+    record_property("tried", 2 * (9 + 3 + 2 + 1))
 
 
 REFUSALS = [

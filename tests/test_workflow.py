@@ -55,7 +55,7 @@ def test_editing_a_figure_redraws_that_figure(smoke, tmp_path, copy_of):
 def test_editing_the_style_redraws_all_figures(smoke, tmp_path, copy_of):
     tree = copy_of(smoke, tmp_path)
     append(tree / "scripts/gnorm/figures/style.py")
-    assert planned(tree, *SMOKE) == {"draw_figure": 5, "write_report": 1}
+    assert planned(tree, *SMOKE) == {"draw_figure": 6, "write_report": 1}
 
 
 def test_epsilon_redoes_entropy_and_what_ranks_by_it(smoke, tmp_path, copy_of):
@@ -126,8 +126,8 @@ def test_targets(smoke, tmp_path, copy_of):
     assert set(planned(tree, "entropy", *SMOKE)) == {"entropy", "entropy_shard", "merge_entropy"}
     assert planned(tree, "results/smoke/BERT/entropy/shards/0-7.pt", *SMOKE) == {"entropy_shard": 1}
     figures = planned(tree, "figures", *SMOKE)
-    assert figures["draw_figure"] == 5 and "write_report" not in figures
-    assert planned(tree, "tables", *SMOKE)["make_table"] == 7
+    assert figures["draw_figure"] == 6 and "write_report" not in figures
+    assert planned(tree, "tables", *SMOKE)["make_table"] == 9
     assert planned(tree, "report", *SMOKE)["write_report"] == 1
 
 
@@ -163,7 +163,7 @@ def test_aggregates_follow_from_raw_files(smoke):
         trials = pd.read_csv(folder / f"{model}/random/trials.csv")
         expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
         assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
-    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 8
+    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 9
 
 
 def test_nothing_is_left_behind(smoke):
@@ -210,7 +210,9 @@ def test_an_early_end_and_one_run(smoke, tmp_path, copy_of):
     assert pd.read_csv(tree / "results/smoke/tables/random.csv").empty
 
 
-SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py") if path.stem not in ("show_results", "estimate_capacity"))
+SCRIPTS = sorted(
+    path.stem for path in (ROOT / "scripts").glob("*.py") if path.stem not in ("show_results", "estimate_capacity")
+)
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,8 @@ def in_order(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], size: int
 
 def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) -> Batch:
     return Batch(
-        inputs=dict(tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt")),
+        # On the right whatever the tokenizer prefers: tokens then have the positions they have alone.
+        inputs=dict(tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt", padding_side="right")),
         labels=torch.tensor([rows[i]["label"] for i in chosen]),
         positions=torch.tensor(chosen),
         weights=torch.tensor([weights[i] for i in chosen], dtype=torch.float64),

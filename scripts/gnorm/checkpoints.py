@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import time
 from collections.abc import Sequence
@@ -31,12 +32,34 @@ def load(
     """A frozen model in evaluation mode, on the device there is unless told otherwise, and its tokenizer."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    kind = AutoModelForSequenceClassification._model_mapping.get(type(config), None)
+    if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
+        attention = "eager"
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
     )
     tokenizer = load_tokenizer(folder)
-    tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
+    fit(model, tokenizer, str(folder))
     return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
+
+
+def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the model") -> None:
+    """Make a tokenizer give what the model takes, in length, inputs and padding."""
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
+    taken = inspect.signature(model.forward).parameters
+    tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name in taken]
+    if tokenizer.pad_token_id is None:
+        if model.config.pad_token_id is None:
+            raise UserError(
+                f"{where} has no padding token: set `pad_token` of its tokenizer and `pad_token_id` of its "
+                "configuration to the one it was trained with, and save both again"
+            )
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
+    # A decoder classifies by the last token that is not this one.
+    model.config.pad_token_id = tokenizer.pad_token_id
+    if getattr(model.config, "use_cache", False):  # keys and values are for generating text
+        model.config.use_cache = False
 
 
 def fuse(model: nn.Module) -> nn.Module:
@@ -55,6 +78,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 def positions(model: nn.Module) -> int:
     """How many tokens the model can place; a table with a padding index starts after it."""
     tables = [m for name, m in model.named_modules() if name.endswith("position_embeddings")]
+    if not tables:  # rotary, or by another name
+        return getattr(model.config, "max_position_embeddings", int(1e9))
     return min(table.num_embeddings - (-1 if table.padding_idx is None else table.padding_idx) - 1 for table in tables)
 
 
@@ -80,13 +105,8 @@ def train(
     seed: int,
     state: State | None = None,
 ) -> nn.Module:
-    """A classifier of the suite entry's architecture, trained from scratch on `rows`.
-
-    `state` takes the training after each epoch, and within long ones now and then; one that was interrupted
-    goes on from there to the same weights.
-    """
-    torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True)
+    """A classifier of the suite entry's architecture, trained from scratch on `rows`."""
+    _seeded(seed)
     offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
     config = AutoConfig.for_model(
         entry["family"],
@@ -96,8 +116,7 @@ def train(
         num_attention_heads=entry["heads"],
         intermediate_size=entry["feed_forward"],
         max_position_embeddings=tokenizer.model_max_length + offset,
-        id2label=dict(enumerate(classes)),
-        label2id={name: i for i, name in enumerate(classes)},
+        **_labels(classes),
         hidden_act="gelu",  # ALBERT's own gelu_new takes twice as long and changes nothing here
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -109,7 +128,71 @@ def train(
         type_vocab_size=2,
         **({"embedding_size": entry["width"]} if entry["family"] == "albert" else {}),
     )
-    model = AutoModelForSequenceClassification.from_config(config).to(device()).train()
+    return _fit(AutoModelForSequenceClassification.from_config(config), entry, tokenizer, rows, seed, state)
+
+
+def finetune(
+    entry: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    classes: Sequence[str],
+    seed: int,
+    state: State | None = None,
+) -> nn.Module:
+    """The pretrained encoder of the suite entry with a new classification head, all of it trained on `rows`."""
+    _seeded(seed)
+    folder = entry["from"]["path"]
+    if not Path(folder, "config.json").exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(
+        folder,
+        **_labels(classes),
+        hidden_dropout_prob=entry["dropout"],
+        attention_probs_dropout_prob=entry["dropout"],
+        **dict.fromkeys(_head_dropout(folder), entry["dropout"]),
+        ignore_mismatched_sizes=True,  # a head for other classes than these is replaced too
+        output_loading_info=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    new = [*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])]
+    if lost := [name for name in new if name.startswith(f"{model.base_model_prefix}.encoder.")]:
+        raise UserError(
+            f"{folder} has no weights for {lost[0]} and {len(lost) - 1} more: it is not a pretrained encoder"
+        )
+    log.info("new weights: %s", ", ".join(new))
+    return _fit(model, entry, tokenizer, rows, seed, state)
+
+
+def _seeded(seed: int) -> None:
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+
+
+def _labels(classes: Sequence[str]) -> dict:
+    return {"id2label": dict(enumerate(classes)), "label2id": {name: i for i, name in enumerate(classes)}}
+
+
+def _head_dropout(folder: str | Path) -> list[str]:
+    """What a family calls the dropout of its classification head."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return [name for name in ("classifier_dropout", "classifier_dropout_prob") if hasattr(config, name)]
+
+
+def _fit(
+    model: nn.Module,
+    entry: dict,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict],
+    seed: int,
+    state: State | None,
+) -> nn.Module:
+    """`model` trained on `rows` for the entry's epochs, with a rate that rises for a tenth of the steps and then falls.
+
+    `state` takes the training after each epoch, and within long ones now and then; one that was interrupted
+    goes on from there to the same weights.
+    """
+    model = model.to(device()).train()
     encoded = encode(tokenizer, rows)
     size, epochs = entry["batch"], entry["epochs"]
     each = -(-len(rows) // size)  # steps of an epoch
@@ -124,11 +207,18 @@ def train(
         past, total = stored["step"], stored["total"]
         for part, name in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
             part.load_state_dict(stored[name])
+        torch.set_rng_state(stored["drawn"])  # of dropout
+        if model.device.type == "cuda":
+            torch.cuda.set_rng_state(stored["drawn_there"], model.device)
         log.info("training goes on after step %d of %d", past, steps)
 
     def save(step: int) -> None:
         parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-        state.save({"step": step, "total": total, **{name: part.state_dict() for name, part in parts.items()}})
+        value = {"step": step, "total": total, **{name: part.state_dict() for name, part in parts.items()}}
+        value["drawn"] = torch.get_rng_state()
+        if model.device.type == "cuda":
+            value["drawn_there"] = torch.cuda.get_rng_state(model.device)
+        state.save(value)
 
     shuffle, order = random.Random(seed), list(range(len(rows)))
     began = saved = time.monotonic()

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from gnorm import paper
+from gnorm import effort, paper
 from gnorm.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 
 BENCH_THREADS = 2  # a `device_speed` is relative to the benchmark's machine: so many cores
@@ -26,7 +26,10 @@ KEPT = 0.85  # seconds of a step, mean over a whole trajectory, in those of the 
 REUSED = 0.6  # seconds of an evaluation where the layers below a pruned head are kept
 TRAINING = 3.0  # flops of a training pass in those of a forward pass
 
-WITH_MODEL = ("make_dataset", "find_solution")  # other rules that import torch or transformers, for a model
+# Other rules that import torch or transformers, for a model.
+WITH_MODEL = ("make_dataset", "find_solution", "export_solution")
+
+UNKNOWN = "nothing: taken for RoBERTa-large"  # the source of dimensions that nobody knows yet
 
 # The paper's models, whose dimensions are known before anything is downloaded.
 HUB = {
@@ -50,6 +53,10 @@ class Shape:
     positions: int
     embedding: int
     source: str
+
+    @property
+    def known(self) -> bool:
+        return self.source != UNKNOWN
 
     @property
     def tied(self) -> bool:
@@ -96,31 +103,45 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
 
     A model that nothing is known of is taken for the largest of the paper's.
     """
-    checkpoint = entry["checkpoint"]
+    checkpoint = entry["checkpoint"].get("from", entry["checkpoint"])  # of one to be fine-tuned, what it starts from
     own = [checkpoint["path"]] if checkpoint["source"] == "local" else []
     for folder in (*own, *folders):
         path = Path(folder, "config.json")
-        if path.is_file():
-            said = json.loads(path.read_text(encoding="utf-8"))
-            width = said["hidden_size"]
-            return Shape(
-                said.get("model_type", "bert"),
-                said["num_hidden_layers"],
-                said["num_attention_heads"],
-                width,
-                said["intermediate_size"],
-                said["vocab_size"],
-                said["max_position_embeddings"],
-                said.get("embedding_size", width),
-                str(path),
-            )
+        if path.is_file() and (found := _said(path)):
+            return found
     if checkpoint["source"] == "train":
         width = checkpoint["width"]
         dimensions = (checkpoint[key] for key in ("family", "layers", "heads", "width", "feed_forward", "vocabulary"))
         return Shape(*dimensions, checkpoint["length"], width, "the suite")
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
-    return _papers("ROBERTA", "nothing: taken for RoBERTa-large")
+    return _papers("ROBERTA", UNKNOWN)
+
+
+# What configurations call a dimension, by family.
+NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "width": ("hidden_size", "n_embd", "dim"),
+    "feed_forward": ("intermediate_size", "n_inner", "hidden_dim"),
+    "positions": ("max_position_embeddings", "n_positions"),
+}
+
+
+def _said(path: Path) -> Shape | None:
+    """Dimensions in a model's configuration; none if it says too little."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        found = {key: next((said[n] for n in names if said.get(n)), None) for key, names in NAMES.items()}
+        width = found["width"]
+        found["feed_forward"] = found["feed_forward"] or 4 * width  # GPT-2's, unsaid
+        family, vocabulary = said.get("model_type", "bert"), said["vocab_size"]
+        embedding = said.get("embedding_size", width)
+        if None in found.values():
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # what is wrong with it, loading it will say
+    return Shape(family=family, vocabulary=vocabulary, embedding=embedding, source=str(path), **found)
 
 
 @dataclass(frozen=True)
@@ -292,7 +313,7 @@ class Estimator:
             return self.prune_heads(model, wildcards["strategy"], runs, shards)
         if rule in ("entropy_shard", "random_pruning"):
             return getattr(self, rule)(model, part)
-        if rule in ("make_checkpoint", "gradient_change"):
+        if rule in ("make_checkpoint", "gradient_change", "compare_criteria"):
             return getattr(self, rule)(model)
         return self.start(model) if rule in WITH_MODEL else PLAIN
 
@@ -315,7 +336,7 @@ class Estimator:
         if plan["score"] == "entropy" and rows["entropy"] != "same":
             scored = rows["entropy"]
         times = 0 if shards else rounds(plan, steps)
-        score = times * self._pass("entropy" if plan["score"] == "entropy" else "scoring", model, scored)
+        score = times * self._score(plan["score"], plan["settings"], model, scored)
         evaluated = self.evaluated(model)
         if plan["rescore"] == "every_step" and plan["score"] != "entropy":  # scoring predicts the rows it meets
             if rows["evaluation"] == "same":
@@ -324,6 +345,25 @@ class Estimator:
                 evaluated = max(0, evaluated - scored)
         reused = 1.0 if of.tied or not self.settings["jobs"]["reuse_mb"] else REUSED
         return self.start(model) + runs * KEPT * (score + steps * reused * self._pass("forward", model, evaluated))
+
+    def _score(self, score: str, settings: dict, model: str, rows: float) -> float:
+        """One score of the unpruned model."""
+        if score == "entropy":
+            return self._pass("entropy", model, rows)
+        of = self.shapes[model]
+        forward, backward = effort.of_criterion(score, settings, of.slots, of.layers)
+        alone = self._pass("forward", model, max(0, forward - backward) * rows)
+        return alone + self._pass("scoring", model, backward * rows)
+
+    def compare_criteria(self, model: str) -> float:
+        """Entropies are in the shards."""
+        entry = self.settings["models"][model]
+        rows, compared = entry["rows"]["calibration"], entry["compare"]
+        scored = sum(self._score(s, own, model, rows) for s, own in compared.items() if s != "entropy")
+        evaluated = (
+            len(compared) * (entry["random"]["levels"] - 1) * self._pass("forward", model, self.evaluated(model))
+        )
+        return self.start(model) + self.settings["runs"] * (scored + KEPT * evaluated)
 
     def random_pruning(self, model: str, trials: int) -> float:
         levels = self.settings["models"][model]["random"]["levels"]

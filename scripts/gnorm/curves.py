@@ -6,6 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gnorm import UserError
+
+
+def counts(slots: int, levels: int) -> list[int]:
+    """How many slots are pruned at each level, evenly from none to all."""
+    if levels > slots + 1:
+        raise UserError(f"random.levels is {levels}, but {slots} prunable heads allow at most {slots + 1}")
+    return [round(i * slots / (levels - 1)) for i in range(levels)]
+
 
 def area(fraction: Sequence[float], accuracy: Sequence[float]) -> float:
     """Area under accuracy over the pruned fraction (trapezoid); NaN unless it runs from 0 to 1."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from gnorm import UserError, corpora, records
 from gnorm.files import read_json
+from gnorm.logs import log
 from gnorm.rows import NO_CLASS
 
 LISTS = ("train", "calibration", "entropy", "evaluation")
@@ -45,7 +46,7 @@ def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:
 
 def _from_file(dataset: dict) -> datasets.Dataset:
     path = Path(dataset["path"])
-    table = records.read(path)
+    table = records.read(path, dataset.get("columns"), dataset.get("separator"))
     columns = [dataset["text"], dataset["label"], *([dataset["pair"]] if dataset["pair"] else [])]
     for column in columns:
         if column not in table.column_names:
@@ -53,9 +54,13 @@ def _from_file(dataset: dict) -> datasets.Dataset:
             raise UserError(f"dataset {path} has no column {column!r}; it has {have}")
     classes = {str(name): i for i, name in enumerate(dataset["classes"])}
     unscored = {str(name) for name in dataset["unscored"]}
-    rows = []
+    rows, seen = [], set()
     for i, record in enumerate(table):
         name = str(record[dataset["label"]])
+        if dataset.get("neutral"):
+            name = _clear_cut(name, dataset, f"dataset {path}, row {i}")
+            if name is None:
+                continue
         if name not in classes and name not in unscored:
             known = ", ".join(classes)
             raise UserError(
@@ -66,8 +71,23 @@ def _from_file(dataset: dict) -> datasets.Dataset:
         if text is None or (dataset["pair"] and pair is None):
             raise UserError(f"dataset {path}, row {i}: the text is missing")
         text, pair = str(text), None if pair is None else str(pair)  # a column of numbers is text too
-        rows.append({"row": i, "text": text, "pair": pair, "label_name": name, "label": classes.get(name, NO_CLASS)})
+        if dataset.get("distinct") and (text, pair) in seen:
+            continue
+        seen.add((text, pair))
+        label = classes.get(name, NO_CLASS)
+        rows.append({"row": len(rows), "text": text, "pair": pair, "label_name": name, "label": label})
+    log.info("%d of %d rows are taken", len(rows), len(table))
     return datasets.Dataset.from_list(rows)
+
+
+def _clear_cut(score: str, dataset: dict, where: str) -> str | None:
+    """The class that a score's sign says, none for a score in the neutral band."""
+    try:
+        value = float(score)
+    except ValueError as error:
+        raise UserError(f"{where}: label {score!r} is not a number, which `neutral:` needs") from error
+    below, above = map(str, dataset["classes"])
+    return None if not abs(value) >= dataset["neutral"] else above if value > 0 else below
 
 
 def model_classes(folder: str | Path) -> list[str]:
@@ -85,29 +105,34 @@ def split(labels: list[int], counts: dict, order: str, seed: int) -> dict[str, l
     """Index lists, disjoint except where the suite says "same" or `disjoint: false`.
 
     Where lists need not be disjoint, each has the first rows of the dataset that it can use. Rows that
-    no class covers may be read by scores, but not evaluated or trained on.
+    no class covers may be read by scores, but not evaluated or trained on; those that the evaluation has passed
+    over are the last to be taken, or the scores would read little else.
     """
     rows = list(range(len(labels)))
     if order == "shuffled":
         random.Random(f"split {seed}").shuffle(rows)
     lists: dict[str, list[int]] = {}
     taken: set[int] = set()
+    passed: set[int] = set()
     for name, scored in (("evaluation", True), ("calibration", False), ("train", True)):
         if counts[name] == "same":
             continue
-        chosen = [i for i in rows if i not in taken and not (scored and labels[i] == NO_CLASS)][: counts[name]]
+        usable = [i for i in rows if i not in taken and not (scored and labels[i] == NO_CLASS)]
+        chosen = sorted(usable, key=lambda i: i in passed)[: counts[name]]
         if len(chosen) < counts[name]:
             raise UserError(f"rows.{name} asks for {counts[name]} rows, but only {len(chosen)} are left for it")
         lists[name] = sorted(chosen)
         if counts["disjoint"]:
             taken.update(chosen)
+        if counts["disjoint"] and name == "evaluation":
+            passed = set(rows[: rows.index(chosen[-1])]) - taken
     if counts["evaluation"] == "same":
         lists["evaluation"] = [i for i in lists["calibration"] if labels[i] != NO_CLASS]
     if counts["entropy"] == "same":
         lists["entropy"] = lists["calibration"]
     else:  # evaluation rows last: only a whole split needs them
         evaluated = set(lists["evaluation"]) if counts["disjoint"] else set()
-        lists["entropy"] = _first(sorted(rows, key=lambda i: i in evaluated), counts["entropy"])
+        lists["entropy"] = _first(sorted(rows, key=lambda i: (i in evaluated, i in passed)), counts["entropy"])
     return {name: lists[name] for name in LISTS}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Evaluation:
     def _affordable(self, memory_mb: int) -> tuple[int, ...]:
         """Layers whose outputs are kept; none if layers share weights, as pruning changes them all."""
         inner = range(self.heads.layers - 1)
-        if not memory_mb or self.heads.shape[0] != self.heads.layers or not inner:
+        if not memory_mb or len(self.heads.layer_names) != self.heads.layers or not inner:
             return ()
         tokens = sum(batch.tokens for batch in self.batches)
         each = tokens * self.heads.hidden * 4 / 2**20  # float32
@@ -99,27 +99,33 @@ class Evaluation:
         return self.measured[gone]
 
     def _predict(self, model: nn.Module, batch: Batch) -> list[int]:
-        with self._reused(model, self.stored.setdefault(batch, {})):
+        with reused(model, self.heads, self.stored.setdefault(batch, {}), self.kept_layers):
             return model(**batch.to(model.device).inputs).logits.argmax(-1).tolist()
 
-    @contextmanager
-    def _reused(self, model: nn.Module, stored: dict[int, torch.Tensor]) -> Iterator[None]:
-        """Skip the layers up to the last one whose output is kept; keep what the others give."""
-        last = max(stored, default=-1)
-        layers = [model.get_submodule(name) for name in self.heads.layer_names] if self.kept_layers else []
+
+@contextmanager
+def reused(
+    model: nn.Module, heads: HeadMap, stored: dict[int, torch.Tensor], kept_layers: Sequence[int]
+) -> Iterator[None]:
+    """Skip the layers up to the last one whose output is in `stored`; keep there what the others give.
+
+    Not for layers that share weights: `kept_layers` must be empty for them.
+    """
+    last = max(stored, default=-1)
+    layers = [model.get_submodule(name) for name in heads.layer_names] if kept_layers else []
+    for layer in range(last + 1):
+        # Only the last one's output is read; those below pass on what they are given.
+        output = stored[layer] if layer == last else None
+        layers[layer].forward = lambda hidden, *_a, output=output, **_k: (hidden if output is None else output,)
+    handles = [
+        layers[layer].register_forward_hook(lambda _m, _a, out, layer=layer: stored.update({layer: out[0]}))
+        for layer in kept_layers
+        if layer > last
+    ]
+    try:
+        yield
+    finally:
         for layer in range(last + 1):
-            # Only the last one's output is read; those below pass on what they are given.
-            output = stored[layer] if layer == last else None
-            layers[layer].forward = lambda hidden, *_a, output=output, **_k: (hidden if output is None else output,)
-        handles = [
-            layers[layer].register_forward_hook(lambda _m, _a, out, layer=layer: stored.update({layer: out[0]}))
-            for layer in self.kept_layers
-            if layer > last
-        ]
-        try:
-            yield
-        finally:
-            for layer in range(last + 1):
-                del layers[layer].forward
-            for handle in handles:
-                handle.remove()
+            del layers[layer].forward
+        for handle in handles:
+            handle.remove()

@@ -46,7 +46,7 @@ def start(path: str, label: str) -> logging.Logger:
     return log
 
 
-def progress(items: Iterable[Item], what: str, total: int, every: float = 5.0) -> Iterator[Item]:
+def progress(items: Iterable[Item], what: str, total: int, every: float = 15.0) -> Iterator[Item]:
     """Pass `items` through and log how far they are, at most once in `every` seconds.
 
     Whole lines instead of a redrawn bar, so that a log file stays readable.

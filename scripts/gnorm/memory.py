@@ -41,13 +41,15 @@ def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: i
 
 
 def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
-    config = model.config
+    """Memory that a token of a batch takes, at the peak of a scoring pass or of an entropy pass."""
+    # An entropy pass has attention at full length, or at the longest that the largest batch has room for.
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", LARGEST["cuda"])
     return footprint.bytes_per_token(
         heads.layers,
-        heads.heads,
-        config.hidden_size,
-        config.intermediate_size,
-        config.max_position_embeddings,
+        heads.heads * heads.queries,
+        heads.hidden,
+        heads.inner,
+        min(positions, LARGEST[model.device.type]),
         tied=heads.shape[0] < heads.layers,
         size=model.dtype.itemsize,
     )

@@ -37,6 +37,11 @@ class Results:
     def heads(self, model: str) -> dict:
         return read_json(self._path("heads", f"{model}/heads.json"))
 
+    def baselines(self, model: str) -> dict | None:
+        """Of a model that is trained here."""
+        path = self._path("baselines", f"{model}/baselines.json")
+        return read_json(path) if path.exists() else None
+
     def solution(self, model: str) -> dict:
         return read_json(self._path("solutions", f"solutions/{model}/solution.json"))
 
@@ -50,6 +55,10 @@ class Results:
     def gradients(self, model: str) -> dict[str, np.ndarray]:
         with np.load(self._path("gradients", f"{model}/gradient_change.npz"), allow_pickle=False) as stored:
             return dict(stored)
+
+    def criteria(self, model: str, what: str) -> pd.DataFrame:
+        """`scores`, `curves` or `costs` of the criteria that are compared."""
+        return pd.read_csv(self._path("criteria", f"{model}/criteria/{what}.csv"))
 
     def entropy(self, model: str) -> dict:
         return read_json(self._path("entropy", f"{model}/entropy/diagnostics.json"))
@@ -72,3 +81,9 @@ def over_runs(found: list[pd.DataFrame], by: str):
     """Accuracies of several runs grouped by how much is pruned, as far as every run goes."""
     joined = pd.concat(found)
     return joined[joined.groupby(by)["accuracy"].transform("size") == len(found)].groupby(by)["accuracy"]
+
+
+def importance(scores: pd.DataFrame) -> pd.DataFrame:
+    """Ranks of the heads in run 0, a column a criterion: the head pruned first has rank 1."""
+    first = scores[scores["run"] == 0]
+    return first.pivot(index=["layer", "head"], columns="criterion", values="rank")[first["criterion"].unique()]

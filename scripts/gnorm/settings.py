@@ -12,6 +12,7 @@ import yaml
 
 from gnorm import UserError, interchange
 
+TRAINED = ("train", "finetune")  # sources of checkpoints that are trained here
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
@@ -26,21 +27,30 @@ def load(config: dict, root: Path) -> dict:
     name = f"suites/{config['suite']}.yaml"
     suite = check(_read(root / name), _schema(root, "suite"), name)
     _check_names(suite["models"], name)
+    _check_packages(suite["models"], name)
     corpora = _modules(root, "corpora")
     for model, entry in suite["models"].items():
         dataset = entry["dataset"]
         if dataset["source"] == "generated" and dataset["corpus"] not in corpora:
             where = f"{name}: models.{model}.dataset.corpus"
             raise UserError(f"{where}: there is no {_unknown(dataset['corpus'], corpora, 'corpus')}")
-        if entry["checkpoint"]["source"] == "train":
+        if entry["checkpoint"]["source"] in TRAINED:
             _check_training(entry, f"{name}: models.{model}")
+        if dataset.get("neutral") and len(dataset["classes"]) != 2:
+            where = f"{name}: models.{model}.dataset.classes"
+            raise UserError(f"{where}: `neutral` tells two classes apart, got {dataset['classes']!r}")
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
     _check_strategies(config, root)
+    config["compare"] = _compared(config, root)
     for entry in suite["models"].values():
         rows = entry.pop("batch_rows", None)
         entry["strategies"] = {
             s: strategy if rows is None or s in own_batches else _with_batch_rows(strategy, rows)
             for s, strategy in config["strategies"].items()
+        }
+        entry["compare"] = {
+            criterion: _with_batch_rows({"settings": own}, rows)["settings"] if rows else own
+            for criterion, own in config["compare"].items()
         }
     for key, package, names in (
         ("tables", "tables", config["tables"]),
@@ -66,6 +76,22 @@ def _check_names(models: dict, suite: str) -> None:
             raise UserError(f"{suite}: models.{name}.title: {other!r} is shown under the same title; choose another")
 
 
+def packages(entry: dict) -> list[dict]:
+    """Of a model's entry what comes from a package: its dataset, its checkpoint or what that starts from."""
+    parts = (entry["dataset"], entry["checkpoint"], entry["checkpoint"].get("from", {}))
+    return [part for part in parts if part.get("source") == "package"]
+
+
+def _check_packages(models: dict, suite: str) -> None:
+    """An archive is fetched once, so all that name it must mean the same file."""
+    known: dict[tuple, str] = {}
+    for model, entry in models.items():
+        for part in packages(entry):
+            named = part["package"], part["version"], part["kind"]
+            if known.setdefault(named, part["sha256"]) != part["sha256"]:
+                raise UserError(f"{suite}: models.{model}: {' '.join(named)} has another sha256 elsewhere in the suite")
+
+
 def _check_training(entry: dict, where: str) -> None:
     """What is known of a model before it is trained."""
     checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
@@ -73,6 +99,8 @@ def _check_training(entry: dict, where: str) -> None:
         raise UserError(f"{where}.dataset.classes: `model` goes with a checkpoint that exists; list the label values")
     if not entry["rows"]["train"]:
         raise UserError(f"{where}.rows.train: must be above 0 to train the checkpoint")
+    if checkpoint["source"] == "finetune":
+        return  # its architecture is in a file
     if checkpoint["width"] % checkpoint["heads"]:
         width, heads = checkpoint["width"], checkpoint["heads"]
         raise UserError(f"{where}.checkpoint.heads: must divide the width {width}, got {heads}")
@@ -103,6 +131,8 @@ def _check_strategies(config: dict, root: Path) -> None:
             checked = check(strategy["settings"], own, f"{where}.settings")
             strategy["settings"] = {key: checked[key] for key in strategy["settings"]}
         strategy["settings"] = {**config["scores"].get(strategy["score"], {}), **strategy["settings"]}
+        if strategy["score"] == "hybrid":
+            strategy["settings"] = _hybrid(strategy["settings"], config, scores, where)
     published: dict[str, str] = {}
     for name in config["strategies"]:
         other = published.setdefault(interchange.strategy_name(name).lower(), name)
@@ -114,9 +144,40 @@ def _check_strategies(config: dict, root: Path) -> None:
         raise UserError(f"config.yaml: solutions.strategy: there is no {_unknown(wanted, ranked, 'strategy')}")
 
 
+def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict:
+    """The settings of a hybrid with those of its members."""
+    others = [name for name in scores if name != "hybrid"]
+    for name, weight in settings["of"].items():
+        if name == "hybrid":
+            raise UserError(f"{where}: a hybrid of hybrids is not possible; of: takes {', '.join(others)}")
+        if name not in others:
+            raise UserError(f"{where}: of: there is no {_unknown(name, others, 'score')}")
+        if not weight:
+            raise UserError(f"{where}: of: {name} has the weight 0; leave it out instead")
+        if config["scores"].get(name, {}).get("granularity") == "batch":
+            raise UserError(
+                f"{where}: of: {name} cannot join a hybrid with granularity: batch, which has its own batches"
+            )
+    if len(settings["of"]) < 2:
+        raise UserError(f"{where}: of: a hybrid takes at least 2 criteria, got {len(settings['of'])}")
+    return settings | {"members": {name: config["scores"].get(name, {}) for name in settings["of"]}}
+
+
+def _compared(config: dict, root: Path) -> dict[str, dict]:
+    """The criteria of `compare` with their settings."""
+    scores, found = _modules(root, "scores"), {}
+    for name in config["compare"]:
+        if name not in scores:
+            raise UserError(f"config.yaml: compare: there is no {_unknown(name, scores, 'score')}")
+        found[name] = config["scores"].get(name, {})
+        if name == "hybrid":
+            found[name] = _hybrid(found[name], config, scores, "config.yaml: scores.hybrid")
+    return found
+
+
 def check(value: Any, schema: dict, where: str) -> Any:
     """`value` with the schema's defaults; the first mistake is raised as one line."""
-    value = _with_defaults(value, schema, schema)
+    value = _with_defaults(value, schema)
     errors = list(jsonschema.Draft202012Validator(schema).iter_errors(value))
     if errors:
         raise UserError(f"{where}: {_explain(max(errors, key=jsonschema.exceptions.relevance))}")
@@ -131,7 +192,19 @@ def _read(path: Path) -> Any:
 
 
 def _schema(root: Path, name: str) -> dict:
-    return _read(root / "schemas" / f"{name}.schema.yaml")
+    """A schema with its references filled in, so that whoever reads it meets none."""
+    schema = _read(root / "schemas" / f"{name}.schema.yaml")
+    parts = schema.pop("$defs", {})
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        named = parts[value["$ref"].rsplit("/", 1)[-1]] if "$ref" in value else {}
+        return {key: filled(part) for key, part in {**named, **value}.items() if key != "$ref"}
+
+    return filled(schema)
 
 
 def _modules(root: Path, package: str) -> list[str]:
@@ -156,10 +229,8 @@ def _number(value: Any, schema: dict) -> Any:
     return value
 
 
-def _with_defaults(value: Any, schema: dict, root: dict) -> Any:
+def _with_defaults(value: Any, schema: dict) -> Any:
     """`value` with every `default` of the schema that it does not set, at any depth."""
-    if "$ref" in schema:
-        schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
     if "oneOf" in schema and isinstance(value, dict):  # told apart by their `source`
         for option in schema["oneOf"]:
             if option.get("properties", {}).get("source", {}).get("const") == value.get("source"):
@@ -171,7 +242,7 @@ def _with_defaults(value: Any, schema: dict, root: dict) -> Any:
         if key not in result and "default" in part:
             result[key] = part["default"]
         if key in result:
-            result[key] = _with_defaults(result[key], part, root)
+            result[key] = _with_defaults(result[key], part)
     # In the schema's order: writing the same settings in another order must not rerun anything.
     known = schema.get("properties", {})
     result = {key: result[key] for key in (*(k for k in known if k in result), *(k for k in result if k not in known))}
@@ -179,7 +250,7 @@ def _with_defaults(value: Any, schema: dict, root: dict) -> Any:
     if isinstance(extra, dict):
         for key in result:
             if key not in schema.get("properties", {}):
-                result[key] = _with_defaults(result[key], extra, root)
+                result[key] = _with_defaults(result[key], extra)
     return result
 
 
@@ -217,6 +288,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
         "type": f"must be of type {types}",
         "minProperties": "must not be empty",
         "minItems": f"must have at least {rule} items",
+        "uniqueItems": "must name nothing twice",
     }.get(error.validator, error.message)
     return f"{where}{meaning}, got {error.instance!r}" + (f" ({said})" if said else "")
 

@@ -5,29 +5,40 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 import transformers
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
-from gnorm.heads import HeadMap
+from gnorm.gates import Gates, Slot
+from gnorm.heads import HeadMap, Repeated, projection, pruned_heads
 
 _verbosity = transformers.logging.get_verbosity()
 from textpruner import GeneralConfig, TransformerPruner  # noqa: E402
 
 transformers.logging.set_verbosity(_verbosity)  # importing TextPruner turns it up to INFO
 
-Slot = tuple[int, int]
-
 
 def prune(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> None:
-    """Cut the slots' rows and columns out of the projections, with TextPruner.
+    """Cut the slots' rows and columns out of the projections: with TextPruner where it knows the family.
 
     A block may lose all its heads. The new projections are frozen and keep the dtype.
     """
     mask = torch.ones(heads.shape)
     for row, head in slots:
         mask[row, head] = 0
+    if heads.textpruner:
+        _prune_with_textpruner(model, mask)
+    else:
+        after = heads.kept(model) & mask.bool()
+        for row in range(len(heads.blocks)):
+            _cut(model, heads, row, after[row])
+    model.requires_grad_(False)
+
+
+def _prune_with_textpruner(model: nn.Module, mask: torch.Tensor) -> None:
     parameter = next(model.parameters())
     default = torch.get_default_dtype()
     torch.set_default_dtype(parameter.dtype)  # the projections are rebuilt in the default dtype
@@ -39,27 +50,91 @@ def prune(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> None:
             TransformerPruner(model, general_config=general).prune(head_mask=mask, save_model=False)
     finally:
         torch.set_default_dtype(default)
-    model.requires_grad_(False)
+
+
+def _cut(model: nn.Module, heads: HeadMap, row: int, after: torch.Tensor) -> None:
+    """Leave the slots `after` of a row, whose other slots may be gone already."""
+    before = heads.kept(model)[row]
+    if torch.equal(before, after):
+        return
+    block, attention = heads.blocks[row], model.get_submodule(heads.blocks[row].attention)
+    own = after[before].repeat_interleave(heads.width)
+    used, repeated = heads.sharing(after)
+    shared = torch.tensor([group in used for group in heads.sharing(before)[0]]).repeat_interleave(heads.key_width)
+    for name, parts in block.sources:
+        _keep(projection(model, name), torch.cat([(own, shared, shared)[part] for part in parts]), outputs=True)
+    _keep(projection(model, block.output), own, outputs=False)
+    if heads.share > 1:  # groups of unequal size: K and V are repeated here and no longer by the attention module
+        for name in (block.key, block.value):
+            model.set_submodule(name, Repeated(projection(model, name), repeated, heads.key_width))
+        setattr(attention, heads.repeats, 1)
+    gone = (before & ~after).nonzero().flatten().tolist()
+    for name, amount in heads.counts.items():
+        setattr(attention, name, getattr(attention, name) - len(gone) * amount)
+    if not after.any():
+        attention.__class__ = _without_heads(type(attention))
+        inside = block.output.startswith(f"{block.attention}.")
+        attention.output_name = block.output.removeprefix(f"{block.attention}.") if inside else None
+        attention.returned = heads.returns
+    pruned_heads(model)[row] = sorted([*pruned_heads(model).get(row, []), *gone])
+
+
+def _keep(module: nn.Module, columns: torch.Tensor, outputs: bool) -> None:
+    """Cut a projection to some of its output or input columns."""
+    columns = columns.to(module.weight.device)
+    along = 0 if outputs != isinstance(module, Conv1D) else 1
+    module.weight = nn.Parameter(module.weight.data[columns] if along == 0 else module.weight.data[:, columns])
+    if outputs and module.bias is not None:
+        module.bias = nn.Parameter(module.bias.data[columns])
+    set_size(module, int(columns.sum()), outputs)
+
+
+def set_size(module: nn.Module, size: int, outputs: bool) -> None:
+    """What a projection says of its number of output or input columns."""
+    names = ("nf", "nx") if isinstance(module, Conv1D) else ("out_features", "in_features")
+    setattr(module, names[0] if outputs else names[1], size)
+
+
+@cache
+def _without_heads(kind: type[nn.Module]) -> type[nn.Module]:
+    """The class of an attention module that has lost its last head.
+
+    What is left is the output projection's bias, if the module holds that projection, or else no columns.
+    Most attention code cannot reshape a tensor of no heads.
+    """
+
+    def forward(self, *args, **kwargs):
+        hidden = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+        rows, length, _ = hidden.shape
+        if self.output_name is None:
+            left = hidden.new_empty(rows, length, 0)
+        else:
+            bias = self.get_submodule(self.output_name).bias
+            left = torch.zeros_like(hidden) if bias is None else bias.expand_as(hidden)
+        matrix = hidden.new_empty(rows, 0, length, length)
+        return (left, matrix, *[None] * self.returned)[: self.returned] if self.returned else left
+
+    return type(f"{kind.__name__}WithoutHeads", (kind,), {"forward": forward, "with_heads": kind})
+
+
+def give_back_class(attention: nn.Module) -> None:
+    """Undo `_without_heads` for a module that has heads again."""
+    if hasattr(attention, "with_heads"):
+        attention.__class__ = attention.with_heads
+        del attention.output_name, attention.returned
+
+
+def remove_closed(gates: Gates) -> list[Slot]:
+    """Prune the heads whose gates are exactly 0; the others keep their gates. Outputs stay what they were."""
+    slots = gates.closed
+    prune(gates.model, gates.heads, slots)
+    gates.attach()
+    return slots
 
 
 @contextmanager
 def gated(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> Iterator[None]:
     """Multiply the slots' head outputs by zero while the block runs."""
-    handles = []
-    kept = heads.kept(model)
-    for row, block in enumerate(heads.blocks):
-        still = kept[row].nonzero().flatten().tolist()
-        off = [still.index(head) for r, head in slots if r == row]
-        if not off:
-            continue
-        gate = torch.ones(len(still)).index_fill(0, torch.tensor(off), 0).repeat_interleave(heads.width)
-
-        def apply(_module, args, gate=gate):
-            return (args[0] * gate.to(args[0]), *args[1:])
-
-        handles.append(model.get_submodule(block.output).register_forward_pre_hook(apply))
-    try:
+    with Gates(model, heads) as gates:
+        gates.close(slots)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

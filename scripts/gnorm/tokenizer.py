@@ -7,7 +7,6 @@ like any other checkpoint.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AlbertTokenizerFast,
+    AutoConfig,
     AutoTokenizer,
     BertTokenizerFast,
     PreTrainedTokenizerFast,
@@ -141,8 +141,10 @@ def load(folder: str | Path) -> PreTrainedTokenizerFast:
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
-    family = FAMILIES.get(config["model_type"])
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    family = FAMILIES.get(config.model_type)
     skipped = tokenizer.pad_token_id + 1 if family and family.positions_after_padding else 0
-    tokenizer.model_max_length = min(tokenizer.model_max_length, config["max_position_embeddings"] - skipped)
+    positions = getattr(config, "max_position_embeddings", None)  # not every model counts them
+    if positions:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, positions - skipped)
     return tokenizer

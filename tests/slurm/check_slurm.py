@@ -142,7 +142,7 @@ def logs(tree: Path, *rules: str) -> list[Path]:
     return [path for rule in rules for path in sorted((tree / "results/mini/logs" / rule).rglob("*.log"))]
 
 
-ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "gradient_change")
+ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "compare_criteria", "gradient_change")
 
 
 def test_the_results_are_those_of_the_local_run(seen, mini):

@@ -1,18 +1,28 @@
 """Criteria: one module each, found by its file name, all with the same signature.
 
 `score(model, heads, batches, **settings)` returns a float64 tensor of slots (rows x
-heads), zero for pruned slots. Settings are those of `scores:` in the configuration. A module
-that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
+heads), zero for pruned slots. Settings are those of `scores:` in the configuration. Beside it a module has
+`PRUNE`, the end of the scores that is least important, and `PASSES`, how often each row goes forward and backward
+for one score (see `gnorm.effort`).
+
+A module that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
 A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has
-seen need no evaluation of their own.
+seen need no evaluation of their own. One that draws at random takes `seed`, one that knows its standard error takes
+a dictionary `errors` and puts it there. One whose pass others can share has `reading(**settings)`, see
+`gnorm.passes`.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from types import ModuleType
 
 
 def load(name: str) -> ModuleType:
     """The criterion called `name`, imported alone so that a rule can declare it alone."""
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def takes(criterion: ModuleType, argument: str) -> bool:
+    return argument in inspect.signature(criterion.score).parameters

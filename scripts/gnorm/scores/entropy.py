@@ -3,6 +3,10 @@
 Eq. 3 and 18-20 of the paper: summed over the columns of each row of the attention
 matrix, averaged over query positions, then over sentences. Three variants:
 A = -sum a log a, B = -sum a log(a + eps), C = -sum (a + eps) log(a + eps).
+
+The columns of a row are those it may attend to: padding is none of them, and neither is, in a causal
+model, a later token. (Counting later tokens would add the same -eps log eps to C of every head and make A,
+computed as written, NaN in all of them.) A slot of several query heads has the mean of their entropies.
 """
 
 from __future__ import annotations
@@ -14,10 +18,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from gnorm import UserError
 from gnorm.batches import Batch, each
 from gnorm.files import load_tensors
-from gnorm.heads import HeadMap
+from gnorm.heads import HeadMap, eager
 
+PRUNE = "highest"  # a head that attends evenly everywhere tells the least
+PASSES = ("1", "0")
 VARIANTS = ("A", "B", "C")
 
 
@@ -43,18 +50,27 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
     inf = torch.zeros_like(nan)
     real = batch.mask.bool()
     query, column, length = real[:, None, :], real[:, None, None, :], real.sum(1)[:, None]
+    if heads.causal:
+        column = column & torch.ones(2 * real.shape[1:], dtype=torch.bool, device=model.device).tril()
     kept = heads.kept(model).to(model.device)
     handles = []
+
+    def in_slots(of_heads: torch.Tensor) -> torch.Tensor:
+        """Attention heads as slots x the query heads of each."""
+        return of_heads.unflatten(1, (of_heads.shape[1] // heads.queries, heads.queries))
+
     for row, block in enumerate(heads.blocks):
         layers = iter(block.layers)
 
-        def reduce(_module, _args, output, layers=layers, still=kept[row]):
+        def reduce(_module, _args, output, layers=layers, still=kept[row], name=block.attention):
             layer = next(layers)
+            if not isinstance(output, tuple) or len(output) < 2 or output[1] is None:
+                raise UserError(f"{name} gives no attention matrix beside its output, which entropy needs")
             a = output[1].double()
             written = a.log().mul_(a).masked_fill_(~column, 0)  # 0 * -inf is NaN, as in the paper
             at_query = -written.sum(-1)
-            nan[:, layer, still] = (at_query.isnan() & query).sum(-1)
-            inf[:, layer, still] = (at_query.isinf() & query).sum(-1)
+            nan[:, layer, still] = (in_slots(at_query.isnan()).any(2) & query).sum(-1)
+            inf[:, layer, still] = (in_slots(at_query.isinf()).any(2) & query).sum(-1)
             sums = {"A": written.masked_fill_(a == 0, 0).sum(-1)}
             del written
             shifted = (a + epsilon).log_().masked_fill_(~column, 0)
@@ -62,12 +78,12 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
             sums["B"] = shifted.mul_(a).sum(-1)
             sums["C"] += sums["B"]  # (a + eps) log(a + eps), its parts
             for variant, total in sums.items():
-                values[variant][:, layer, still] = -total.masked_fill(~query, 0).sum(-1) / length
+                values[variant][:, layer, still] = -in_slots(total.masked_fill(~query, 0).sum(-1)).mean(2) / length
             return (output[0], output[1].new_empty(0), *output[2:])
 
         handles.append(model.get_submodule(block.attention).register_forward_hook(reduce))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), eager(model):
             logits = model(**batch.inputs, output_attentions=True).logits
     finally:
         for handle in handles:

@@ -8,6 +8,9 @@ output gradients G_h (T x w) the block's gradient is G_h^T X, whose squared norm
 sum(G_h * (X X^T G_h)); the form with fewer products is taken. One forward and one backward of the sum of all sentences'
 objectives gives every sentence's G, because sentences do not interact.
 
+A slot that is a group of query heads has all their rows of W_Q and the group's own of W_K and W_V; a query
+head pruned by itself has its own rows of W_Q and its group's of W_K and W_V.
+
 The authors' notebooks instead take one gradient a batch, of the norm of all its logits, and
 divide the summed norms by the number of rows: `granularity: batch` does that.
 """
@@ -15,25 +18,26 @@ divide the summed norms by the number of rows: `granularity: batch` does that.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from gnorm import UserError
+from gnorm import UserError, objectives
 from gnorm.batches import Batch, each, in_order, make, out_of_memory
-from gnorm.heads import HeadMap
-from gnorm.rows import NO_CLASS
+from gnorm.heads import HeadMap, projection
+from gnorm.passes import SCALE, Reading, Seen, backward, finite, need_classes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
-# anywhere from 1e-26 to 1e10. A power of two rounds nothing.
-SCALE = 2.0**30
+PRUNE = "lowest"
+PASSES = ("1", "1")
 
 
 def batches(
@@ -60,7 +64,7 @@ def score(
     objective: str = "logit_norm",
     granularity: str = "sentence",
     precision: str = "float32",
-    seen: Callable[[Batch, torch.Tensor], None] | None = None,
+    seen: Seen | None = None,
     **_others,
 ) -> torch.Tensor:
     norms = torch.zeros(3, *heads.shape, dtype=torch.float64)
@@ -77,19 +81,23 @@ def score(
             raise
 
     for batch, (squared, logits) in each(batches, work):
-        weights = batch.weights
-        if objective == "task_loss":  # a row without a class has no loss
-            weights = weights * (batch.labels != NO_CLASS)
+        weights = objectives.weights(batch, objective)
         counted = weights if granularity == "sentence" else weights.new_ones(1)
         norms += torch.einsum("b,bplh->plh", counted, squared.sqrt().cpu())
         rows += weights.sum().item()
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
             seen(batch, logits)
-    result = (norms / rows).prod(0)
-    if not torch.isfinite(result).all():
-        layer, head = (~torch.isfinite(result)).nonzero()[0].tolist()
-        raise FloatingPointError(f"the Gnorm score of layer {layer}, head {head} is not finite")
-    return result
+    need_classes(rows)
+    return finite((norms / rows).prod(0), "gnorm")
+
+
+def reading(
+    objective: str = "logit_norm", granularity: str = "sentence", precision: str = "float32", **_others
+) -> Reading | None:
+    """For a pass shared with other criteria; one gradient a batch cannot be shared."""
+    if granularity == "batch":
+        return None
+    return Reading((block_norms,), torch.sqrt, lambda norms: norms.prod(0), objective, precision)
 
 
 def squared_block_norms(
@@ -102,17 +110,29 @@ def squared_block_norms(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Squared gradient norms, sentences x (Q, K, V) x slots, in float64, and the logits; pruned slots are 0.
 
-    With `granularity: batch` the batch counts as one long sentence. A block's norms are taken during the
-    backward pass, as soon as its last gradient is there; only tied layers wait for each other.
+    With `granularity: batch` the batch counts as one long sentence.
     """
     whole = granularity == "batch"
+    norms = partial(block_norms, whole=True) if whole else block_norms
+    differentiated = (lambda logits, _labels: logits.norm()) if whole and objective == "logit_norm" else objective
+    found, logits = backward(model, heads, batch, (norms,), differentiated, precision)
+    return found[norms], logits
+
+
+@contextmanager
+def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = False) -> Iterator[torch.Tensor]:
+    """Squared norms of the gradients of Q, K and V, rows x 3 x slots; a signal (see `gnorm.passes`).
+
+    A block's norms are taken during the backward pass, as soon as its last gradient is there; only tied layers
+    wait for each other.
+    """
     kept = heads.kept(model)
-    real = batch.mask.unsqueeze(-1).to(torch.float32 if precision == "bfloat16" else model.dtype)
+    real = batch.mask.unsqueeze(-1).to(model.dtype)
     squared = torch.zeros(1 if whole else len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device)
     columns = [still.nonzero().flatten().to(model.device) for still in kept]
+    widths = (heads.width, heads.key_width, heads.key_width)
     inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
     gradients: dict[int, dict[tuple[int, int], torch.Tensor]] = defaultdict(dict)  # (part, run) of each block
-    lowest: list[torch.Tensor] = []
 
     def reduce(row: int) -> None:
         runs, found = inputs.pop(row), gradients.pop(row)
@@ -122,20 +142,24 @@ def squared_block_norms(
         g = [torch.cat(of_runs, dim=1) if len(runs) > 1 else of_runs[0] for of_runs in parts]
         if whole:
             x, g = x.flatten(0, 1).unsqueeze(0), [part.flatten(0, 1).unsqueeze(0) for part in g]
-        squared[:, :, row, columns[row]] = _squared_norms(x, g, heads.width)
+        for part, found in enumerate(squared_norms(x, g, widths)):
+            shared = part > 0 and heads.share > 1
+            of_slots = found[:, heads.sharing(kept[row])[1]] if shared else found
+            squared[:, part, row, columns[row]] = of_slots / SCALE**2
 
-    def watch(row: int, part: int):
+    def watch(row: int, parts: tuple[int, ...]):
+        """Of a projection that gives these of Q, K and V."""
         runs = count()
+        sizes = [heads.sizes(kept[row])[part] for part in parts]
 
         def record(_module, args, output):
             run = next(runs)
-            if not output.requires_grad:  # the graph starts at the lowest projections
-                lowest.append(output.requires_grad_())
-            if part == 0:
+            if 0 in parts:
                 inputs[row].append(args[0].detach())
 
             def arrived(gradient):
-                gradients[row][part, run] = gradient
+                for part, own in zip(parts, gradient.split(sizes, dim=-1), strict=True):
+                    gradients[row][part, run] = own
                 if len(gradients[row]) == 3 * len(heads.blocks[row].layers):
                     reduce(row)
 
@@ -144,39 +168,26 @@ def squared_block_norms(
         return record
 
     handles = [
-        model.get_submodule(name).register_forward_hook(watch(row, part))
+        projection(model, name).register_forward_hook(watch(row, parts))
         for row, block in enumerate(heads.blocks)
         if kept[row].any()
-        for part, name in enumerate(block.projections)
+        for name, parts in block.sources
     ]
     try:
-        with torch.enable_grad():
-            with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                logits = model(**batch.inputs).logits
-            if logits.dtype == torch.bfloat16:
-                logits = logits.float()
-            if handles:  # out of autocast, which would round the norms' products too
-                torch.autograd.grad(SCALE * _objective(logits, batch.labels, objective, whole), lowest)
+        yield squared
     finally:
         for handle in handles:
             handle.remove()
-    return squared / SCALE**2, logits.detach()
 
 
-def _objective(logits: torch.Tensor, labels: torch.Tensor, objective: str, whole: bool) -> torch.Tensor:
-    if objective == "logit_norm":
-        return logits.norm() if whole else logits.norm(dim=-1).sum()
-    return nn.functional.cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="sum")
-
-
-def _squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], width: int) -> torch.Tensor:
-    """||g_h^T x||^2 of each sentence, part and head; x is B x T x d, each part of g is B x T x (H*width)."""
+def squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], widths: Sequence[int]) -> list[torch.Tensor]:
+    """||g_h^T x||^2 of each part: sentences x heads; x is B x T x d, each part of g is B x T x (H*width)."""
     rows, length, size = x.shape
     columns = sum(part.shape[-1] for part in g)
     gram = length * (size + columns) < size * columns  # which form takes fewer products
     between = x @ x.transpose(1, 2) if gram else None
     squared = []
-    for part in g:
+    for part, width in zip(g, widths, strict=True):
         part = part.to(x.dtype)
         if gram:
             terms = (part * (between @ part)).view(rows, length, -1, width)
@@ -184,4 +195,4 @@ def _squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], width: int) -> to
         else:
             direct = (part.transpose(1, 2) @ x).view(rows, -1, width, size)
             squared.append(direct.square_().sum(dim=(2, 3), dtype=torch.float64))
-    return torch.stack(squared, dim=1)
+    return squared

@@ -1,0 +1,264 @@
+"""One forward and backward pass that several gradient criteria read.
+
+A criterion that can share a pass has `reading(**settings)`: which signals of the pass it reads, what of
+them is averaged over rows, and what becomes of the mean. Readings of the same objective share a pass.
+
+A signal is a context manager of (model, heads, batch) that watches the model and yields a tensor, rows x ...
+x slots, which is filled while the pass goes back. Sentences do not interact, so one backward pass of the sum
+of their objectives gives every sentence's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+
+import torch
+from torch import nn
+
+from gnorm import UserError, effort, objectives, scores
+from gnorm.batches import Batch, each
+from gnorm.heads import HeadMap, eager, projection
+
+# Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
+# anywhere from 1e-26 to 1e10. A power of two rounds nothing.
+SCALE = 2.0**30
+
+Signal = Callable[[nn.Module, HeadMap, Batch], AbstractContextManager[torch.Tensor]]
+Seen = Callable[[Batch, torch.Tensor], None]
+
+
+@dataclass(frozen=True)
+class Reading:
+    signals: tuple[Signal, ...]
+    of_rows: Callable[..., torch.Tensor]  # the signals -> rows x ..., to be averaged
+    finish: Callable[[torch.Tensor], torch.Tensor] = lambda mean: mean  # the mean over rows -> slots
+    objective: str = "task_loss"
+    precision: str = "float32"
+
+    @property
+    def shares(self) -> tuple[str, str]:
+        """Readings that agree in this are read off one pass."""
+        return self.objective, self.precision
+
+
+def _reading(criterion: ModuleType, settings: dict) -> Reading | None:
+    return criterion.reading(**settings) if hasattr(criterion, "reading") else None
+
+
+def of_all(
+    model: nn.Module,
+    heads: HeadMap,
+    batches: list[Batch],
+    wanted: Mapping[str, dict],
+    seed: int = 0,
+    seen: Seen | None = None,
+    errors: dict[str, torch.Tensor] | None = None,
+) -> dict[str, torch.Tensor]:
+    """The scores of several criteria, by their settings; those that can share a pass do."""
+    criteria = {name: scores.load(name) for name in wanted}
+    readings = {name: found for name, c in criteria.items() if (found := _reading(c, wanted[name]))}
+    found = read(model, heads, batches, readings, seen)
+    offered = {"seed": seed, "seen": seen, "errors": errors}
+    for name in wanted:
+        if name not in readings:
+            own = {key: value for key, value in offered.items() if scores.takes(criteria[name], key)}
+            found[name] = criteria[name].score(model, heads, batches, **{**own, **wanted[name]})
+    return {name: found[name] for name in wanted}
+
+
+def cost_of_all(model: nn.Module, heads: HeadMap, wanted: Mapping[str, dict]) -> tuple[int, int]:
+    """How often each row goes forward and backward for the scores of several criteria."""
+    kept = heads.kept(model)
+    layers = sum(len(block.layers) for block, still in zip(heads.blocks, kept, strict=True) if still.any())
+    costs, shared = [], set()
+    for name, settings in wanted.items():
+        criterion = scores.load(name)
+        if name == "hybrid":
+            members = {member: settings.get("members", {}).get(member, {}) for member in settings["of"]}
+            costs.append(cost_of_all(model, heads, members))
+        elif reading := _reading(criterion, settings):
+            shared.add(reading.shares)
+        else:
+            defaults = inspect.signature(criterion.score).parameters.items()
+            known = {key: parameter.default for key, parameter in defaults} | settings
+            costs.append(effort.passes(criterion.PASSES, int(kept.sum()), layers, known))
+    return tuple(len(shared) + sum(each) for each in zip(effort.NONE, *costs, strict=True))
+
+
+def read(
+    model: nn.Module,
+    heads: HeadMap,
+    batches: list[Batch],
+    readings: Mapping[str, Reading],
+    seen: Seen | None = None,
+) -> dict[str, torch.Tensor]:
+    """The score of each reading, from as few passes as there are objectives."""
+    passes: dict[tuple[str, str], dict[str, Reading]] = defaultdict(dict)
+    for name, reading in readings.items():
+        passes[reading.shares][name] = reading
+    found = {}
+    for (objective, precision), group in passes.items():
+        means = _means(model, heads, batches, objective, precision, group, seen)
+        found |= {name: finite(group[name].finish(mean), name) for name, mean in means.items()}
+    return {name: found[name] for name in readings}
+
+
+def _means(model, heads, batches, objective, precision, group, seen) -> dict[str, torch.Tensor]:
+    signals = tuple(dict.fromkeys(signal for reading in group.values() for signal in reading.signals))
+    work = partial(backward, model, heads, signals=signals, objective=objective, precision=precision)
+    totals: dict[str, torch.Tensor] = {}
+    rows = 0.0
+    for batch, (read_off, logits) in each(batches, work):
+        weights = objectives.weights(batch, objective)
+        for name, reading in group.items():
+            values = reading.of_rows(*(read_off[signal] for signal in reading.signals)).cpu()
+            totals[name] = totals.get(name, 0) + torch.einsum("b,b...->...", weights, values)
+        rows += weights.sum().item()
+        if seen and precision == "float32":  # accuracy is never measured with rounded weights
+            seen(batch, logits)
+    need_classes(rows)
+    return {name: total / rows for name, total in totals.items()}
+
+
+def backward(
+    model: nn.Module,
+    heads: HeadMap,
+    batch: Batch,
+    signals: tuple[Signal, ...],
+    objective: str | Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    precision: str = "float32",
+) -> tuple[dict[Signal, torch.Tensor], torch.Tensor]:
+    """The signals of a batch's rows, and its logits; pruned slots are 0. Weights stay frozen."""
+    batch = batch.to(model.device)
+    with ExitStack() as watching, torch.enable_grad():
+        roots = watching.enter_context(lowest_projections(model, heads))
+        found = {signal: watching.enter_context(signal(model, heads, batch)) for signal in signals}
+        inputs = dict(batch.inputs)
+        if attention_products in signals:
+            watching.enter_context(eager(model))
+            inputs["output_attentions"] = True
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            logits = model(**inputs).logits
+        if logits.dtype == torch.bfloat16:
+            logits = logits.float()
+        if roots:  # out of autocast, which would round the signals' products too
+            if callable(objective):
+                value = objective(logits, batch.labels)
+            else:
+                value = objectives.of_rows(logits, batch.labels, objective).sum()
+            torch.autograd.grad(SCALE * value, roots)
+    return found, logits.detach()
+
+
+@contextmanager
+def lowest_projections(model: nn.Module, heads: HeadMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
+    """Where the graph starts, as weights are frozen: the lowest projections with a head, from row `first` on."""
+    roots: list[torch.Tensor] = []
+
+    def start(_module, _args, output):
+        if not output.requires_grad:
+            roots.append(output.requires_grad_())
+
+    kept = heads.kept(model)
+    names = [
+        name for row, block in enumerate(heads.blocks) if row >= first and kept[row].any() for name in block.projections
+    ]
+    handles = [projection(model, name).register_forward_hook(start) for name in dict.fromkeys(names)]
+    try:
+        yield roots
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def gate_gradients(model: nn.Module, heads: HeadMap, batch: Batch) -> Iterator[torch.Tensor]:
+    """d objective / d gate of each row, rows x slots.
+
+    The gate multiplies a head's output, so its gradient is the sum of output times gradient; one gate serves
+    all layers of a slot, whose gradients add up.
+    """
+    kept = heads.kept(model)
+    found = torch.zeros(len(batch.labels), *heads.shape, dtype=torch.float64, device=model.device)
+    handles = []
+    for row, block in enumerate(heads.blocks):
+        columns = kept[row].nonzero().flatten().to(model.device)
+
+        def watch(_module, args, row=row, columns=columns):
+            output = args[0].detach()
+
+            def arrived(gradient):
+                product = (output * gradient).unflatten(-1, (len(columns), heads.width))
+                found[:, row, columns] += product.sum((1, 3), dtype=torch.float64) / SCALE
+
+            args[0].register_hook(arrived)
+
+        if len(columns):
+            handles.append(model.get_submodule(block.output).register_forward_pre_hook(watch))
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def attention_products(model: nn.Module, heads: HeadMap, batch: Batch) -> Iterator[torch.Tensor]:
+    """A * d objective / dA of each row, rows x 2 x slots: the sum over the matrix, and that of absolute values.
+
+    Summed over the layers and query heads of a slot. Padding adds nothing: nobody attends to it, nothing depends on it.
+    """
+    kept = heads.kept(model)
+    found = torch.zeros(len(batch.labels), 2, *heads.shape, dtype=torch.float64, device=model.device)
+    handles = []
+    for row, block in enumerate(heads.blocks):
+        columns = kept[row].nonzero().flatten().to(model.device)
+
+        def watch(_module, _args, output, row=row, columns=columns):
+            weights = attention_weights(output)
+            matrix = weights.detach()
+
+            def arrived(gradient):
+                product = (matrix * gradient).unflatten(1, (len(columns), heads.queries))
+                found[:, 0, row, columns] += product.sum((2, 3, 4), dtype=torch.float64) / SCALE
+                found[:, 1, row, columns] += product.abs_().sum((2, 3, 4), dtype=torch.float64) / SCALE
+
+            weights.register_hook(arrived)
+
+        if len(columns):
+            handles.append(model.get_submodule(block.attention).register_forward_hook(watch))
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def attention_weights(output: tuple) -> torch.Tensor:
+    """The attention matrices of what an attention module returned, rows x heads x T x T."""
+    if not isinstance(output, tuple) or len(output) < 2 or output[1] is None:
+        raise UserError(
+            "the model gives no attention weights (its attention module returns none with output_attentions): "
+            "`taylor`, `attribution` and `entropy` need them, take another criterion"
+        )
+    return output[1]
+
+
+def need_classes(rows: float) -> None:
+    if not rows:
+        raise UserError(
+            "no calibration row has a class of the model, so none has a loss: take more rows, or other classes"
+        )
+
+
+def finite(score: torch.Tensor, name: str) -> torch.Tensor:
+    if not torch.isfinite(score).all():
+        layer, head = (~torch.isfinite(score)).nonzero()[0].tolist()
+        raise FloatingPointError(f"the score {name} of layer {layer}, head {head} is not finite")
+    return score

@@ -1,0 +1,93 @@
+"""Attribution: integrated gradients over a layer's attention matrices (the paper's Eq. 5-7, Hao et al. 2020).
+
+Attr = A * (1/m) sum_k dF/dA at (k/m) A, where all heads of the layer are scaled together and F is one number a
+sentence; a head's score is the mean over sentences of the largest entry of Attr. Layers that share a slot are
+scaled one at a time, and the slot gets their mean.
+
+A head's output A V is linear in A, so the layer is run with (k/m) A by scaling its heads' outputs by k/m; the
+gradient with respect to A then comes out k/m times too small.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import torch
+from torch import nn
+
+from gnorm import objectives
+from gnorm.batches import Batch, each
+from gnorm.heads import HeadMap, eager
+from gnorm.passes import attention_weights, finite, need_classes
+
+PRUNE = "lowest"
+PASSES = ("steps * layers", "steps * layers")  # backward to the scaled layer
+
+
+def score(
+    model: nn.Module,
+    heads: HeadMap,
+    batches: list[Batch],
+    steps: int = 20,
+    objective: str = "label_probability",
+) -> torch.Tensor:
+    total, rows = torch.zeros(heads.layers, heads.heads, dtype=torch.float64), 0.0
+    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, steps, objective)):
+        weights = objectives.weights(batch, objective)
+        total += torch.einsum("b,blh->lh", weights, found)
+        rows += weights.sum().item()
+    need_classes(rows)
+    return finite(heads.to_slots(total / rows), "attribution")
+
+
+def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objective: str) -> torch.Tensor:
+    """The largest attribution of each row, rows x layers x heads, in float64; 0 for pruned heads."""
+    batch = batch.to(model.device)
+    real = batch.mask.bool()
+    square = real[:, None, :, None] & real[:, None, None, :]
+    if heads.causal:  # nobody attends to a later token
+        square = square & torch.ones(2 * real.shape[1:], dtype=torch.bool, device=model.device).tril()
+    largest = torch.zeros(len(batch.labels), heads.layers, heads.heads, dtype=torch.float64)
+    for row, still in enumerate(heads.kept(model)):
+        for run, layer in enumerate(heads.blocks[row].layers if still.any() else ()):
+            total = 0.0
+            for k in range(1, steps + 1):
+                matrix, gradient = scaled(model, heads, batch, row, run, k / steps, objective)
+                total = total + gradient
+            attributed = (matrix * total / steps).masked_fill(~square, float("-inf"))
+            of_slots = attributed.unflatten(1, (int(still.sum()), heads.queries))
+            largest[:, layer, still] = of_slots.amax((2, 3, 4)).double().cpu()
+    return largest
+
+
+def scaled(
+    model: nn.Module, heads: HeadMap, batch: Batch, row: int, run: int, share: float, objective: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A of the block `row` when it runs for the `run`-th time, and dF/dA with A scaled to `share` of it."""
+    block = heads.blocks[row]
+    found: list[torch.Tensor] = []
+
+    def only(hook):
+        """`hook` in the wanted run alone."""
+        runs = count()
+        return lambda *arguments: hook(*arguments) if next(runs) == run else None
+
+    def start(_module, _args, output):
+        if not output.requires_grad:  # weights are frozen; the layers below are left out of the graph
+            output.requires_grad_()
+
+    query, output, attention = (model.get_submodule(name) for name in (block.query, block.output, block.attention))
+    handles = [
+        query.register_forward_hook(only(start)),
+        output.register_forward_pre_hook(only(lambda _module, args: (args[0] * share, *args[1:]))),
+        attention.register_forward_hook(only(lambda _module, _args, made: found.append(attention_weights(made)))),
+    ]
+    try:
+        with torch.enable_grad(), eager(model):
+            logits = model(**batch.inputs, output_attentions=True).logits
+            value = objectives.of_rows(logits, batch.labels, objective).sum()
+            (gradient,) = torch.autograd.grad(value, found)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0].detach(), gradient / share

@@ -1,0 +1,21 @@
+"""Fisher: the mean over sentences of (d loss / d gate)^2, the diagonal of the gates' empirical Fisher information."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gnorm.batches import Batch
+from gnorm.heads import HeadMap
+from gnorm.passes import Reading, Seen, gate_gradients, read
+
+PRUNE = "lowest"
+PASSES = ("1", "1")
+
+
+def score(model: nn.Module, heads: HeadMap, batches: list[Batch], seen: Seen | None = None) -> torch.Tensor:
+    return read(model, heads, batches, {"fisher": reading()}, seen)["fisher"]
+
+
+def reading() -> Reading:
+    return Reading((gate_gradients,), torch.square)

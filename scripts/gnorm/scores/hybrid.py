@@ -1,0 +1,50 @@
+"""Hybrid: a weighted sum, or a product, of the ranks that other criteria give the heads.
+
+The lowest score has rank 1; equal scores share the mean of their ranks. `combine: sum` adds weight * rank,
+`combine: product` multiplies rank ** weight. A negative weight turns a criterion around, as for entropy, where
+high means unimportant. Criteria that can share a pass do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from gnorm.batches import Batch
+from gnorm.heads import HeadMap
+from gnorm.passes import Seen, of_all
+
+PRUNE = "lowest"
+
+
+def score(
+    model: nn.Module,
+    heads: HeadMap,
+    batches: list[Batch],
+    of: Mapping[str, float],
+    combine: str = "sum",
+    members: Mapping[str, dict] | None = None,
+    seed: int = 0,
+    seen: Seen | None = None,
+) -> torch.Tensor:
+    """`of` has the weight of each criterion, `members` the settings of each."""
+    wanted = {name: (members or {}).get(name, {}) for name in of}
+    kept = heads.kept(model)
+    result = torch.zeros(heads.shape, dtype=torch.float64)
+    result[kept] = 0.0 if combine == "sum" else 1.0
+    for name, found in of_all(model, heads, batches, wanted, seed, seen).items():
+        ranks = rank(found[kept])
+        if combine == "sum":
+            result[kept] += of[name] * ranks
+        else:
+            result[kept] *= ranks ** of[name]
+    return result
+
+
+def rank(values: torch.Tensor) -> torch.Tensor:
+    """1 for the lowest; equal values share the mean of their ranks."""
+    below = (values[:, None] > values[None, :]).sum(1)
+    equal = (values[:, None] == values[None, :]).sum(1)
+    return below + (equal.double() + 1) / 2

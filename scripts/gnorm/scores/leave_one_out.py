@@ -1,0 +1,41 @@
+"""Leave one out: by how much the mean loss rises when the head's gate is 0.
+
+A head that does harm has a negative score.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gnorm import objectives
+from gnorm.ablation import Ablation, slots_left
+from gnorm.batches import Batch, each
+from gnorm.heads import HeadMap
+from gnorm.passes import finite, need_classes
+
+PRUNE = "lowest"
+PASSES = ("1 + slots", "0")  # a pass without a head starts at its layer
+
+
+def score(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> torch.Tensor:
+    # From the top down: the layers below the gated one are always those of the ungated model.
+    slots = slots_left(model, heads)[::-1]
+    result = torch.zeros(heads.shape, dtype=torch.float64)
+    if not slots:
+        return result
+
+    def rises(batch: Batch) -> torch.Tensor:
+        ablation = Ablation(model, heads, batch)
+        whole = ablation.losses([])
+        return torch.stack([ablation.losses([slot]) - whole for slot in slots])
+
+    total, rows = torch.zeros(len(slots), dtype=torch.float64), 0.0
+    for batch, found in each(batches, rises):
+        weights = objectives.weights(batch, "task_loss")
+        total += found @ weights
+        rows += weights.sum().item()
+    need_classes(rows)
+    for slot, value in zip(slots, total / rows, strict=True):
+        result[slot] = value
+    return finite(result, "leave_one_out")

@@ -1,0 +1,76 @@
+"""Shapley values of the heads, in loss: what a head adds to those already there, over all orders of adding them.
+
+Estimated from `permutations` random orders: heads are switched off one after the other, and a head's value is the
+mean rise of the loss when its turn comes. The values of all heads add up to the loss without heads less that of
+the model. The standard error is that of the mean over orders, on the rows given.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gnorm import objectives
+from gnorm.ablation import Ablation, slots_left
+from gnorm.batches import Batch, each
+from gnorm.heads import HeadMap
+from gnorm.logs import log
+from gnorm.passes import finite, need_classes
+from gnorm.scores.random import order
+
+PRUNE = "lowest"
+PASSES = ("2 + permutations * (slots - 1)", "0")  # every order has the same first and last model
+
+
+def score(
+    model: nn.Module,
+    heads: HeadMap,
+    batches: list[Batch],
+    permutations: int = 10,
+    seed: int = 0,
+    errors: dict[str, torch.Tensor] | None = None,
+) -> torch.Tensor:
+    found = samples(model, heads, batches, permutations, seed)
+    error = found.std(0) / permutations**0.5
+    kept = heads.kept(model)
+    if kept.any():
+        log.info(
+            "shapley: %d orders, standard error of a value %.2g (median) and %.2g (largest), values spread by %.2g",
+            permutations,
+            error[kept].median().item(),
+            error[kept].max().item(),
+            found.mean(0)[kept].std(unbiased=False).item(),
+        )
+    if errors is not None:
+        errors["shapley"] = error
+    return finite(found.mean(0), "shapley")
+
+
+def samples(model: nn.Module, heads: HeadMap, batches: list[Batch], permutations: int, seed: int) -> torch.Tensor:
+    """The rise of the mean loss at each head's turn, orders x slots."""
+    slots = slots_left(model, heads)
+    orders = [order(slots, "shapley", seed, i) for i in range(permutations)]
+
+    def rises(batch: Batch) -> torch.Tensor:
+        """Of each row: orders x turns x rows."""
+        ablation = Ablation(model, heads, batch)
+        ends = [ablation.losses(slots), ablation.losses([])]
+        walks = []
+        for drawn in orders:
+            between = [ablation.losses(drawn[:turn]) for turn in range(1, len(drawn))]
+            walks.append(torch.stack([ends[1], *between, ends[0]]).diff(dim=0))
+        return torch.stack(walks)
+
+    result = torch.zeros(permutations, *heads.shape, dtype=torch.float64)
+    if not slots:
+        return result
+    total, rows = torch.zeros(permutations, len(slots), dtype=torch.float64), 0.0
+    for batch, found in each(batches, rises):
+        weights = objectives.weights(batch, "task_loss")
+        total += found @ weights
+        rows += weights.sum().item()
+    need_classes(rows)
+    for i, drawn in enumerate(orders):
+        layer, head = torch.tensor(drawn).T
+        result[i, layer, head] = total[i] / rows
+    return result

@@ -1,0 +1,45 @@
+"""Criteria side by side: area under the accuracy curve, and what a score costs.
+
+Each criterion is taken once on the unpruned model, and heads are pruned in its order, least important first; accuracy
+is measured at the levels of random pruning, whose trials are the last line. `area` is run 0 (of random pruning the
+mean over trials), ± the standard deviation over runs (trials). `forward` and `backward` say how often each calibration
+row goes through the model for one score. `like` is Spearman's correlation with the order of the first criterion.
+"""
+
+import pandas as pd
+
+from gnorm.curves import accuracy_at, area
+from gnorm.results import Results, curves, importance
+
+NEEDS = ("criteria", "tidy")
+DECIMALS = {"forward": 0, "backward": 0}
+
+
+def make(results: Results, settings: dict) -> pd.DataFrame:
+    tidy, rows = results.tidy(), []
+    for model, title in results.models.items():
+        costs = results.criteria(model, "costs").set_index("criterion")
+        found = results.criteria(model, "curves")
+        ranks = importance(results.criteria(model, "scores"))
+        for name in costs.index:
+            runs = [curve for _, curve in found[found["criterion"] == name].groupby("run")]
+            row = {"model": title, "criterion": name, **measured(runs, runs[:1])}
+            like = ranks[ranks.columns[0]].corr(ranks[name])
+            rows.append(row | {"like": like} | costs.loc[name].to_dict())
+        for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
+            trials = curves(tidy, model, name)
+            rows.append({"model": title, "criterion": name, **measured(trials, trials)})
+    first = f"like {rows[0]['criterion']}"
+    table = pd.DataFrame(rows).rename(columns={"like": first})
+    return table.astype({"forward": "Int64", "backward": "Int64"})
+
+
+def measured(found: list[pd.DataFrame], shown: list[pd.DataFrame]) -> dict[str, float]:
+    """Area and accuracy with half of the heads pruned: the mean of the curves `shown`, the spread of all."""
+    areas = [area(curve["fraction_pruned"].tolist(), curve["accuracy"].tolist()) for curve in found]
+    half = [accuracy_at(curve["fraction_pruned"].tolist(), curve["accuracy"].tolist(), 0.5) for curve in shown]
+    return {
+        "area": pd.Series(areas[: len(shown)]).mean(),
+        "area ±": pd.Series(areas).std(),
+        "at 50%": pd.Series(half).mean(),
+    }
