@@ -1,6 +1,6 @@
 """What a suite will cost, without running or downloading anything: jobs, hours, and how more GPUs shorten it.
 
-    python scripts/estimate_capacity.py --suite paper --speed 20 --config runs=1
+python scripts/estimate_capacity.py --suite paper --speed 20 --config runs=1
 """
 
 from __future__ import annotations
@@ -170,7 +170,9 @@ def table(rows: list[list[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
 
     def line(row: list[str]) -> str:
-        parts = [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        parts = [
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
         return f"| {' | '.join(parts)} |"
 
     rule = "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths))
