@@ -214,8 +214,11 @@ def attribution(model, heads, tokenizer, rows, steps, objective):
                     value = softmax(logits, dim=-1)[row["label"]]
                 total = total + torch.autograd.grad(value, made[1])[0]
             attributed = made[0] * total / steps
+            allowed = torch.ones(attributed.shape[2:], dtype=torch.bool)
+            allowed = allowed.tril() if heads.causal else allowed
             for position, head in enumerate(kept[index].nonzero().flatten().tolist()):
-                result[layer, head] += max(attributed[0, position].flatten().tolist()) / len(rows)
+                own = attributed[0, position * heads.queries : (position + 1) * heads.queries]
+                result[layer, head] += max(own[:, allowed].flatten().tolist()) / len(rows)
     return torch.stack([result[list(block.layers)].mean(0) for block in heads.blocks])
 
 

@@ -125,6 +125,31 @@ def test_a_refused_job_is_explained_once(tmp_path):
     assert "set-resources: prune_heads_1: mem_mb" in line
 
 
+def test_a_refused_group_is_explained_by_its_rule(tmp_path):
+    group = """
+[Tue Nov 17 03:00:00 2026] Group job gradients (jobs in lexicogr. order):
+
+    [Tue Nov 17 03:00:00 2026]
+    rule gradient_change:
+        jobid: 12
+        wildcards: suite=mini, model=BERT
+        resources: tmpdir=<TBD>, mem_mb=888888, runtime=11, gpu=1
+Shell command: None
+[Tue Nov 17 03:00:01 2026]
+    message: SLURM sbatch failed. The error message was 'sbatch: error: Memory specification can not be satisfied
+sbatch: error: Batch job submission failed: Requested node configuration is not available'.
+    sbatch call:
+        sbatch --mem 888888
+    jobs:
+        rule gradient_change:
+            jobid: 12
+            output: x
+"""
+    (tmp_path / "log").write_text(group)
+    (line,) = advice.explain([tmp_path / "log"], ROOT / "profiles")
+    assert line.startswith("gradient_change: no node") and "(mem_mb=888888, runtime=11, gpu=1)" in line
+
+
 @pytest.mark.parametrize(
     "said,advised",
     [

@@ -143,6 +143,7 @@ def third_party(path: Path, inside: bool) -> set[str]:
 BY_NAME = {  # modules that scripts load by name
     "make_dataset": "corpora/*.py",
     "prune_heads": "scores/*.py",
+    "compare_criteria": "scores/*.py",
     "draw_figure": "figures/*.py",
     "make_table": "tables/*.py",
 }

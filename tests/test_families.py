@@ -22,8 +22,8 @@ from gnorm.accounting import count
 from gnorm.evaluate import Evaluation
 from gnorm.files import read_json
 from gnorm.gates import Gates
-from gnorm.heads import PARTS, head_map, projection
-from gnorm.scores import entropy, gnorm, gradient, leave_one_out, mask_gradient, taylor
+from gnorm.heads import PARTS, eager, head_map, projection
+from gnorm.scores import attribution, entropy, gnorm, gradient, leave_one_out, mask_gradient, shapley, taylor
 from gnorm.trajectory import follow
 
 EPSILON = 1e-7
@@ -408,3 +408,25 @@ def test_criteria_of_gradients_gates_and_attention(other, gone):
         model.requires_grad_(False)
     found = taylor.score(model, heads, made)
     assert (found[kept] > 0).all() and torch.allclose(found, expected["taylor"] / len(rows), rtol=1e-4, atol=1e-7)
+
+
+def test_criteria_that_need_the_attention_matrix_ask_for_it(other):
+    """Whatever attention the model was loaded with; decoders round a softmax that has its matrix to float32."""
+    rows = [row for row in other.rows if row["label"] >= 0][:3]
+    made, before = batches.in_order(other.tokenizer, rows, 3), other.model.config._attn_implementation
+    expected = mask_gradient.score(other.model, other.heads, made)
+    assert torch.allclose(taylor.score(other.model, other.heads, made), expected, rtol=1e-4, atol=1e-7)
+    found = attribution.score(other.model, other.heads, made, steps=2)
+    assert other.model.config._attn_implementation == before
+    with eager(other.model):
+        naive = oracles.attribution(other.model, other.heads, other.tokenizer, rows, 2, "label_probability")
+    assert naive.abs().max() > 1e-4 and torch.allclose(found, naive, rtol=1e-4, atol=1e-7)
+
+
+def test_shapley_values_add_up(other):
+    rows = [row for row in other.rows if row["label"] >= 0][:3]
+    surgery.prune(other.model, other.heads, [(1, 0)])
+    without = oracles.LossWithout(other.model, other.heads, other.tokenizer, rows)
+    found = shapley.score(other.model, other.heads, batches.in_order(other.tokenizer, rows, 3), permutations=2)
+    rest = [slot for slot in everything(other.heads) if slot != (1, 0)]
+    assert found[1, 0] == 0 and found.sum().item() == pytest.approx(without(rest) - without([]), abs=1e-9)

@@ -13,26 +13,29 @@ from pathlib import Path
 import yaml
 
 ASKED = ("mem_mb", "runtime", "gpu")
+# How Snakemake reports a failed job, and a failed group of jobs by its first; a line with a time begins another report.
+FAILED = (
+    r"^Error in rule (?P<rule>[^\s:]+):\n(?P<said>(?:(?!\[).*\n)*?) +jobid: (?P<job>\S+)$",
+    r"^    message: (?P<said>(?:(?!\[).*\n)*?)    jobs:\n        rule (?P<rule>\w+):\n +jobid: (?P<job>\S+)$",
+)
 
 
 def explain(logs: Sequence[str | Path], profiles: Path) -> list[str]:
-    """A line for every failed job in Snakemake's logs that some advice fits."""
+    """A line for every rule in Snakemake's logs that failed in a way that some advice fits, as it was tried last."""
     text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs)
     known = [entry for path in sorted(profiles.glob("*/advice.yaml")) for entry in yaml.safe_load(path.read_text())]
-    lines = []
-    for failed in re.finditer(r"^Error in (?:rule|group) ([^\s:]+):\n((?:.+\n)*)", text, re.M):
-        rule, block = failed.groups()
-        job = re.search(r"^    jobid: (\S+)$", block, re.M)
+    lines = {}
+    for failed in (found for pattern in FAILED for found in re.finditer(pattern, text, re.M)):
         for entry in known:
-            if re.search(entry["said"], block):
-                asked = _asked(text[: failed.start()], job[1] if job else "")
-                lines.append(f"{rule}: {entry['advice'].strip().format(rule=rule, asked=asked)}")
+            if re.search(entry["said"], failed["said"]):
+                rule, asked = failed["rule"], _asked(text[: failed.start()], failed["job"])
+                lines[rule, entry["said"]] = f"{rule}: {entry['advice'].strip().format(rule=rule, asked=asked)}"
                 break
-    return list(dict.fromkeys(lines))  # a job that was tried again fails with the same words
+    return list(lines.values())
 
 
 def _asked(text: str, job: str) -> str:
     """Resources of a job, where the log last says that it is run."""
-    found = re.findall(rf"^ +jobid: {re.escape(job)}\n(?:.+\n)*? +resources: (.+)$", text, re.M)
+    found = re.findall(rf"^ +jobid: {re.escape(job)}\n(?:(?! *\[).+\n)*? +resources: (.+)$", text, re.M)
     values = dict(part.split("=", 1) for part in found[-1].split(", ") if "=" in part) if found else {}
     return ", ".join(f"{name}={values[name]}" for name in ASKED if name in values) or "its resources"

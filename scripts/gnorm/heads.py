@@ -9,7 +9,8 @@ knows a model family by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 import torch
@@ -158,6 +159,20 @@ def pruned_heads(model: nn.Module) -> dict[int, list[int]]:
     if not hasattr(keeper, "pruned_heads"):
         keeper.pruned_heads = {}
     return keeper.pruned_heads
+
+
+@contextmanager
+def eager(model: nn.Module) -> Iterator[None]:
+    """Attention that has its matrix: not every family falls back to it when asked for one."""
+    config = getattr(model, "config", None)
+    before = getattr(config, "_attn_implementation", "eager")
+    if before != "eager":
+        config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        if before != "eager":
+            config._attn_implementation = before
 
 
 @dataclass(frozen=True)

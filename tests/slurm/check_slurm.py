@@ -56,14 +56,19 @@ class Seen:
 
 
 def running(state: str = "RUNNING") -> dict[str, tuple[str, int]]:
-    """Slurm job -> (comment: rule and wildcards, GPUs it was given)."""
-    lines = slurm("squeue", "-h", "-t", state, "-O", "JobID:20,tres-alloc:100,Comment:200").splitlines()
+    """Slurm job -> (comment: rule and wildcards, GPUs it asked for)."""
+    lines = slurm("squeue", "-h", "-t", state, "-O", "JobID:20,tres-per-job:60,Comment:200").splitlines()
     found = {}
     for line in lines:
-        job, tres, comment = line[:20].strip(), line[20:120].strip(), line[120:].strip()
-        gpus = re.search(r"gres/gpu=(\d+)", tres)
+        job, tres, comment = line[:20].strip(), line[20:80].strip(), line[80:].strip()
+        gpus = re.search(r"gpu:(\d+)", tres)
         found[job] = (comment, int(gpus[1]) if gpus else 0)
     return found
+
+
+def gpus_used() -> int:
+    """Of the node, as Slurm has handed them out."""
+    return int(re.search(r"GresUsed=gpu:(\d+)", slurm("scontrol", "-d", "show", "node"))[1])
 
 
 def steps_of(tree: Path, model: str, strategy: str) -> int:
@@ -81,7 +86,7 @@ def watch(seen: Seen, process: subprocess.Popen) -> None:
     """Count GPUs in use; preempt a job and cancel another in the middle of a trajectory."""
     while process.poll() is None:
         jobs = running()
-        seen.most_gpus = max(seen.most_gpus, sum(gpus for _, gpus in jobs.values()))
+        seen.most_gpus = max(seen.most_gpus, gpus_used(), sum(gpus for _, gpus in jobs.values()))
         for job, (comment, _) in jobs.items():
             if "prune_heads" not in comment:
                 continue
@@ -137,7 +142,7 @@ def logs(tree: Path, *rules: str) -> list[Path]:
     return [path for rule in rules for path in sorted((tree / "results/mini/logs" / rule).rglob("*.log"))]
 
 
-ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "gradient_change")
+ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "compare_criteria", "gradient_change")
 
 
 def test_the_results_are_those_of_the_local_run(seen, mini):
@@ -210,10 +215,17 @@ def test_another_profile_reruns_nothing(seen):
     assert planned(seen.tree, *PROFILE, *HERE, *MINI) == {}
 
 
-def test_too_much_memory_is_refused_with_what_to_change(seen):
-    huge = ("--set-resources", "gradient_change:mem_mb=99999999", "--forcerun", "gradient_change", "--retries", "1")
-    code, output = run(seen.tree, *huge, *MINI, "--", "results/mini/BERT/gradient_change.npz")
+@pytest.mark.parametrize(
+    "rule,target,said",
+    [
+        ("prune_heads", "BERT/trajectories/ae/run0.csv", "no node of the partition has what it asks for"),
+        ("gradient_change", "BERT/gradient_change.npz", "the job it shared with others failed"),
+    ],
+)
+def test_too_much_memory_is_refused_with_what_to_change(rule, target, said, seen):
+    huge = ("--set-resources", f"{rule}:mem_mb=99999999", "--forcerun", rule, "--retries", "1")
+    code, output = run(seen.tree, *huge, *MINI, "--", f"results/mini/{target}")
     assert code != 0
-    (line,) = [line for line in output.splitlines() if line.startswith("gradient_change: ")]
-    assert "no node of the partition has what it asks for (mem_mb=99999999" in line
-    assert "`memory_mb` in the suite" in line and "set-resources: gradient_change: mem_mb" in line
+    (line,) = [line for line in output.splitlines() if line.startswith(f"{rule}: ")]
+    assert f"{said} (mem_mb=99999999" in line
+    assert "`memory_mb` in the suite" in line and f"set-resources: {rule}: mem_mb" in line

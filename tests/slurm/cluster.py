@@ -9,7 +9,6 @@ jobs. So it is made there, if there is none, and removed at the end. A Slurm tha
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -65,13 +64,17 @@ class Refused(Exception):
     """There is a Slurm here, or what is needed is not."""
 
 
+def name_of(pid: int | str) -> str | None:
+    """Of a process that lives; one that has ended but was not waited for, as in containers, does not."""
+    try:
+        name, state = re.search(r"\((.*)\) (\S)", Path(f"/proc/{pid}/stat").read_text()).groups()
+    except OSError:
+        return None
+    return None if state == "Z" else name
+
+
 def processes(*names: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):
-            if path.read_text().strip() in names:
-                found.append(int(path.parent.name))
-    return found
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if name_of(path.name) in names]
 
 
 def leftover(etc: Path = ETC) -> Path | None:
@@ -168,10 +171,7 @@ def _pid(path: Path) -> int | None:
 def _alive(path: Path) -> bool:
     """Whether the process of a pid file lives and is one of ours: numbers are used again."""
     pid = _pid(path)
-    try:
-        return pid is not None and Path(f"/proc/{pid}/comm").read_text().strip() in (*DAEMONS, "munged")
-    except OSError:
-        return False
+    return pid is not None and name_of(pid) in (*DAEMONS, "munged")
 
 
 def _end(path: Path) -> None:

@@ -19,7 +19,7 @@ def draw(results: Results, settings: dict):
     figure, axes = panels(len(found), settings["columns"], height=max(2.6, 0.9 + 0.36 * count))
     figure.set_figwidth(max(figure.get_figwidth(), (2.2 + 0.42 * count) * min(settings["columns"], len(found))))
     for axis, (model, ranks) in zip(axes, found.items(), strict=True):
-        image = heat_map(axis, ranks.corr(method="spearman"), areas(results.criteria(model, "curves")))
+        image = heat_map(axis, ranks.corr(), areas(results.criteria(model, "curves")))
         axis.set_title(results.models[model])
     bar = figure.colorbar(image, ax=axes, shrink=0.6, aspect=30)
     bar.set_label("Spearman's correlation")

@@ -17,7 +17,8 @@ from torch import nn
 
 from gnorm import objectives
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap
+from gnorm.heads import HeadMap, eager
+from gnorm.numbers import check_logits
 from gnorm.passes import attention_weights, finite, need_classes
 
 PRUNE = "lowest"
@@ -45,6 +46,8 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objectiv
     batch = batch.to(model.device)
     real = batch.mask.bool()
     square = real[:, None, :, None] & real[:, None, None, :]
+    if heads.causal:  # nobody attends to a later token
+        square = square & torch.ones(2 * real.shape[1:], dtype=torch.bool, device=model.device).tril()
     largest = torch.zeros(len(batch.labels), heads.layers, heads.heads, dtype=torch.float64)
     for row, still in enumerate(heads.kept(model)):
         for run, layer in enumerate(heads.blocks[row].layers if still.any() else ()):
@@ -81,8 +84,9 @@ def scaled(
         attention.register_forward_hook(only(lambda _module, _args, made: found.append(attention_weights(made)))),
     ]
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), eager(model):
             logits = model(**batch.inputs, output_attentions=True).logits
+            check_logits(model, heads, batch, logits.detach())
             value = objectives.of_rows(logits, batch.labels, objective).sum()
             (gradient,) = torch.autograd.grad(value, found)
     finally:

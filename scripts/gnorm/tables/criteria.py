@@ -24,7 +24,7 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
         for name in costs.index:
             runs = [curve for _, curve in found[found["criterion"] == name].groupby("run")]
             row = {"model": title, "criterion": name, **measured(runs, runs[:1])}
-            like = ranks[ranks.columns[0]].corr(ranks[name], method="spearman")
+            like = ranks[ranks.columns[0]].corr(ranks[name])
             rows.append(row | {"like": like} | costs.loc[name].to_dict())
         for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
             trials = curves(tidy, model, name)
