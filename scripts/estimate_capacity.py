@@ -1,6 +1,6 @@
 """What a suite will cost, without running or downloading anything: jobs, hours, and how more GPUs shorten it.
 
-    python scripts/estimate_capacity.py --suite paper --speed 20 --config runs=1
+python scripts/estimate_capacity.py --suite paper --speed 20 --config runs=1
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ def table(rows: list[list[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
 
     def line(row: list[str]) -> str:
-        parts = [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
-        return f"| {' | '.join(parts)} |"
+        first, *others = zip(row, widths, strict=True)
+        return f"| {' | '.join([first[0].ljust(first[1]), *(cell.rjust(w) for cell, w in others)])} |"
 
     rule = "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths))
     return "\n".join([line(rows[0]), f"|{rule}|", *map(line, rows[1:])])
@@ -200,8 +200,11 @@ def report(jobs: list[Job], estimator: cost.Estimator, devices: list[int], cores
     total = sum(job.seconds for job in jobs)
     rows.append(["all", str(len(jobs)), "", "", "", duration(total)])
     chain = longest_chain(jobs)
-    heads = ["", *(f"{n} device{'s' if n > 1 else ''}" for n in devices), f"one machine of {cores} cores"]
-    spans = [makespan(jobs, n, cores) for n in devices] + [makespan(jobs, None, cores)]
+    heads = ["", *(f"{n} device{'s' if n > 1 else ''}" for n in devices)]
+    spans = [makespan(jobs, n, cores) for n in devices]
+    if speed is None:
+        heads.append(f"one machine of {cores} cores")
+        spans.append(makespan(jobs, None, cores))
     assumed = [
         f"{model}: {shape.parameters / 1e6:.1f} million parameters (from {shape.source}), "
         f"{loaded['models'][model]['row_tokens']:g} tokens a row"

@@ -247,9 +247,7 @@ def test_a_model_without_heads_has_no_scores(tiny, name):
 def test_a_score_that_is_not_finite_names_its_head(make_tiny, name):
     tiny = make_tiny("bert")
     tiny.model.get_submodule(tiny.heads.blocks[1].value).weight[:] = float("nan")
-    with pytest.raises(
-        NotFinite, match=r"for row \d+: it begins at or below layer 1, in all heads from head 0"
-    ):
+    with pytest.raises(NotFinite, match=r"for row \d+: it begins at or below layer 1, in all heads from head 0"):
         scores.load(name).score(tiny.model, tiny.heads, tiny.batches(2), **SETTINGS.get(name, {}))
 
 

@@ -21,17 +21,17 @@ FAILED = (
 
 
 def explain(logs: Sequence[str | Path], profiles: Path) -> list[str]:
-    """A line for every failed job in Snakemake's logs that some advice fits."""
+    """A line for every rule in Snakemake's logs that failed in a way that some advice fits, as it was tried last."""
     text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs)
     known = [entry for path in sorted(profiles.glob("*/advice.yaml")) for entry in yaml.safe_load(path.read_text())]
-    lines = []
+    lines = {}
     for failed in (found for pattern in FAILED for found in re.finditer(pattern, text, re.M)):
         for entry in known:
             if re.search(entry["said"], failed["said"]):
                 rule, asked = failed["rule"], _asked(text[: failed.start()], failed["job"])
-                lines.append(f"{rule}: {entry['advice'].strip().format(rule=rule, asked=asked)}")
+                lines[rule, entry["said"]] = f"{rule}: {entry['advice'].strip().format(rule=rule, asked=asked)}"
                 break
-    return list(dict.fromkeys(lines))  # a job that was tried again fails with the same words
+    return list(lines.values())
 
 
 def _asked(text: str, job: str) -> str:

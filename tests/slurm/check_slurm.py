@@ -215,10 +215,17 @@ def test_another_profile_reruns_nothing(seen):
     assert planned(seen.tree, *PROFILE, *HERE, *MINI) == {}
 
 
-def test_too_much_memory_is_refused_with_what_to_change(seen):
-    huge = ("--set-resources", "gradient_change:mem_mb=99999999", "--forcerun", "gradient_change", "--retries", "1")
-    code, output = run(seen.tree, *huge, *MINI, "--", "results/mini/BERT/gradient_change.npz")
+@pytest.mark.parametrize(
+    "rule,target,said",
+    [
+        ("prune_heads", "BERT/trajectories/ae/run0.csv", "no node of the partition has what it asks for"),
+        ("gradient_change", "BERT/gradient_change.npz", "the job it shared with others failed"),
+    ],
+)
+def test_too_much_memory_is_refused_with_what_to_change(rule, target, said, seen):
+    huge = ("--set-resources", f"{rule}:mem_mb=99999999", "--forcerun", rule, "--retries", "1")
+    code, output = run(seen.tree, *huge, *MINI, "--", f"results/mini/{target}")
     assert code != 0
-    (line,) = [line for line in output.splitlines() if line.startswith("gradient_change: ")]
-    assert "no node of the partition has what it asks for (mem_mb=99999999" in line
-    assert "`memory_mb` in the suite" in line and "set-resources: gradient_change: mem_mb" in line
+    (line,) = [line for line in output.splitlines() if line.startswith(f"{rule}: ")]
+    assert f"{said} (mem_mb=99999999" in line
+    assert "`memory_mb` in the suite" in line and f"set-resources: {rule}: mem_mb" in line
