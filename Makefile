@@ -9,7 +9,7 @@ GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORE
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help env demo minilm bench capacity test test-quick test-slurm lint format clean
+.PHONY: help env demo minilm bench capacity test test-quick test-faults test-slurm lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,11 +36,14 @@ bench: env ## speed and memory beside the naive procedures; a quarter of an hour
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
-test: env ## all tests; minutes, most of them for the suites mini (unless `make demo` ran before) and paper
-	$(PYTEST)
+test: env ## all tests but slow fault tests; minutes, most for the suites mini (unless `make demo` ran before) and paper
+	$(PYTEST) -m "not slow"
+
+test-faults: env ## inject every fault, also those that take long, and write docs/faults.md
+	$(PYTEST) tests -m fault --faults docs/faults.md
 
 test-quick: env ## tests without the suites mini, minilm and paper
-	$(PYTEST) -m "not mini and not minilm and not paper"
+	$(PYTEST) -m "not mini and not minilm and not paper and not slow"
 
 test-slurm: env ## the suite mini on a real Slurm of one node, made for the test and taken down; minutes
 	tests/slurm/run

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(workflow.basedir)
@@ -69,6 +70,7 @@ def source(name):
     return imports.PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
 
 
+@cache  # asked for every job
 def code(script, *modules):
     """The modules a script imports, as inputs, plus those it loads by name.
 

@@ -40,6 +40,7 @@ rule entropy_shard:
 rule merge_entropy:
     input:
         shards=shards,
+        checkpoint="results/{suite}/{model}/checkpoint",
         code=code("merge_entropy"),
     output:
         entropy="results/{suite}/{model}/entropy/entropy.pt",

@@ -1,5 +1,7 @@
 """The published accuracies, read as they are, in the form of a suite's own table of results."""
 
+import zipfile
+
 import pandas as pd
 
 from gnorm import UserError
@@ -11,7 +13,7 @@ from gnorm.results import COLUMNS
 def read(path):
     try:
         return pd.read_csv(path) if path.endswith(".csv") else pd.read_excel(path)
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
 
 

@@ -4,18 +4,18 @@ import pandas as pd
 
 from gnorm.files import atomic
 from gnorm.logs import log, start
-from gnorm.results import COLUMNS
+from gnorm.results import COLUMNS, STEPS, TRIALS, read_table
 
 
 def trajectory(path, model, strategy, run):
-    table = pd.read_csv(path)
+    table = read_table(path, STEPS)
     table["heads_pruned"] = table["heads_left"].iloc[0] - table["heads_left"]
     table["fraction_pruned"] = table["heads_pruned"] / table["heads_left"].iloc[0]
     return table.assign(model=model, strategy=strategy, run=run)
 
 
 def trials(path, model, strategy):
-    table = pd.read_csv(path)
+    table = read_table(path, TRIALS)
     table["fraction_pruned"] = table["heads_pruned"] / table["heads_pruned"].max()
     return table.assign(model=model, strategy=strategy)
 

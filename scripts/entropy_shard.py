@@ -3,7 +3,7 @@
 import torch
 
 from gnorm import batches, checkpoints
-from gnorm.files import save_tensors
+from gnorm.files import digest, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import progress, start
 from gnorm.memory import token_budget
@@ -30,6 +30,7 @@ def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, memo
     save_tensors(
         output,
         {
+            "model": digest(checkpoint),
             "first": first,
             "last": last,
             "count": len(rows),

@@ -1,6 +1,6 @@
 """What a suite will cost, without running or downloading anything: jobs, hours, and how more GPUs shorten it.
 
-    python scripts/estimate_capacity.py --suite paper --speed 20 --config runs=1
+python scripts/estimate_capacity.py --suite paper --speed 20 --config runs=1
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Random trials under a published workbook name: one group, or all groups joined."""
 
-import pandas as pd
-
 from gnorm import workbooks
 from gnorm.logs import start
+from gnorm.results import TRIALS, read_table
 
 
 def main(trials_file, first, last, output):
-    table = pd.read_csv(trials_file)
+    table = read_table(trials_file, TRIALS)
     workbooks.write(output, {"Sheet1": workbooks.random_table(table[table["trial"].between(first, last)])})
 
 

@@ -11,6 +11,7 @@ from gnorm.files import atomic, write_json
 from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.memory import token_budget
+from gnorm.results import STEPS, read_table
 from gnorm.rows import read
 
 
@@ -61,7 +62,7 @@ def main(
     mask_file,
     parameters_file,
 ):
-    trajectory = pd.read_csv(trajectory_file)
+    trajectory = read_table(trajectory_file, STEPS)
     all_pruned = accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens, memory_mb)
     step, chosen = pick(trajectory, all_pruned, tolerance, fixed)
     order = trajectory.loc[1:step, ["layer", "head"]].astype(int).values.tolist()

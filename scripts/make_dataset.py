@@ -24,6 +24,8 @@ def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summar
     cut = sum(length > built.model_max_length for length in lengths)
     if cut:
         log.info("%d rows are longer than %d tokens and will be cut", cut, built.model_max_length)
+    for remark in data.remarks(rows, splits):
+        log.warning("%s", remark)
     if not splits["evaluation"]:
         raise UserError(f"{name}: no row is left to evaluate")
     with atomic(tokenizer_folder) as temporary:

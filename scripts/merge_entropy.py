@@ -3,23 +3,15 @@
 import torch
 from scipy.stats import kendalltau
 
-from gnorm import UserError
-from gnorm.files import load_tensors, save_tensors, write_json
+from gnorm.files import digest, save_tensors, write_json
 from gnorm.logs import log, start
-from gnorm.scores.entropy import VARIANTS
+from gnorm.scores.entropy import VARIANTS, read_shards
 
 
-def merge(paths):
+def merge(paths, model=None):
     """Means of each variant, non-finite counts and the row count; one shard in memory at a time."""
     sums, nan, inf, rows = None, 0, 0, 0
-    for path in paths:
-        shard = load_tensors(path)
-        if shard["first"] != rows:
-            raise UserError(f"{path} starts at row {shard['first']}, but the shards before it end at {rows - 1}")
-        if len(shard["rows"]) != shard["last"] - shard["first"] + 1:
-            raise UserError(
-                f"{path} holds {len(shard['rows'])} rows, not those from {shard['first']} to {shard['last']}"
-            )
+    for shard in read_shards(paths, model):
         rows += len(shard["rows"])
         sums = {v: (sums[v] if sums else 0) + shard["sums"][v] for v in VARIANTS}
         nan, inf = nan + shard["nan_rows"], inf + shard["inf_rows"]
@@ -53,8 +45,8 @@ def diagnose(means, nan, inf, rows, epsilon):
     }
 
 
-def main(paths, variant, epsilon, entropy_file, diagnostics_file):
-    means, nan, inf, rows = merge(paths)
+def main(paths, checkpoint, variant, epsilon, entropy_file, diagnostics_file):
+    means, nan, inf, rows = merge(paths, digest(checkpoint))
     found = diagnose(means, nan, inf, rows, epsilon)
     log.info("%d rows; NaN in A for %d heads", rows, found["heads_with_nan"])
     save_tensors(entropy_file, {"mean": means[variant], "rows": rows, "variant": variant, "variants": means})
@@ -65,6 +57,7 @@ if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} entropy")
     main(
         snakemake.input.shards,
+        snakemake.input.checkpoint,
         snakemake.params.variant,
         snakemake.params.epsilon,
         snakemake.output.entropy,

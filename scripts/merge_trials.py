@@ -5,10 +5,13 @@ import pandas as pd
 from gnorm import UserError
 from gnorm.files import atomic
 from gnorm.logs import start
+from gnorm.results import TRIALS, read_table
 
 
 def main(paths, trials, output):
-    table = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True).sort_values(["trial", "heads_pruned"])
+    table = pd.concat([read_table(path, TRIALS) for path in paths], ignore_index=True).sort_values(
+        ["trial", "heads_pruned"]
+    )
     found = sorted(table["trial"].unique())
     if found != list(range(trials)):
         raise UserError(f"{output}: expected trials 0 to {trials - 1}, the shards hold {found}")

@@ -9,20 +9,21 @@ import torch
 
 from gnorm import batches, checkpoints, scores
 from gnorm.evaluate import Evaluation
-from gnorm.files import atomic, save_tensors
+from gnorm.files import atomic, digest, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.logs import progress as announce
 from gnorm.memory import token_budget
+from gnorm.numbers import check_slots
 from gnorm.rows import read, resample
 from gnorm.state import State, job
-from gnorm.trajectory import Step, Stop, choose, follow
+from gnorm.trajectory import Step, Stop, choose, follow, near_ties
 
 
 class Scorer:
     """The strategy's score as a function of the model, on the rows of one run."""
 
-    def __init__(self, strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens):
+    def __init__(self, strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens, checkpoint=None):
         self.criterion = scores.load(strategy["score"])
         self.strategy, self.settings, self.heads, self.rows = strategy, strategy["settings"], heads, rows
         self.fixed, self.shared = None, {}
@@ -30,7 +31,7 @@ class Scorer:
             self.settings = {"seed": seed + run, **self.settings}
         weights = resample(len(rows), run, seed)
         if shards:  # entropy once, of rows that the shards have already
-            self.fixed = self.criterion.from_shards(heads, shards, weights)
+            self.fixed = self.criterion.from_shards(heads, shards, weights, checkpoint)
         elif callable(getattr(self.criterion, "batches", None)):
             self.batches = self.criterion.batches(tokenizer, rows, weights, tokens, **self.settings)
         else:
@@ -55,7 +56,9 @@ class Scorer:
                     known[self.shared[row]] = predicted
 
         settings = {**self.settings, "seen": seen} if self.shared else self.settings
-        return self.criterion.score(model, self.heads, self.batches, **settings), known
+        found = self.criterion.score(model, self.heads, self.batches, **settings)
+        check_slots(found, f"the score {self.strategy['score']}")
+        return found, known
 
     def report_precision(self, model):
         """What rounding does to the order of heads, in the log."""
@@ -125,6 +128,21 @@ class Progress:
             table.to_csv(temporary, index=False)
 
 
+def report_near_ties(run, steps, prune):
+    """Choices that another batch size or number of threads may make otherwise, in the log."""
+    close = near_ties(steps, prune)
+    if close:
+        shown = "; ".join(f"step {step}: {a} before {b}, {gap:.1e} apart" for step, a, b, gap in close[:5])
+        log.warning(
+            "run %d: %d of %d choices are near-ties, closer than float32 computes (%s%s)",
+            run,
+            len(close),
+            len(steps) - 1,
+            shown,
+            "; ..." if len(close) > 5 else "",
+        )
+
+
 def main(
     dataset_folder,
     checkpoint,
@@ -152,6 +170,7 @@ def main(
         "seed": seed,
         "stop": stop,
     }
+    of = digest(checkpoint) if shards else None
     start_from = None  # runs that evaluate the same batches start from the same unpruned model
     done = []
     for trajectory_file in trajectory_files:
@@ -163,7 +182,7 @@ def main(
         if progress.over:
             continue
         model = copy.deepcopy(unpruned)
-        score = Scorer(strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens)
+        score = Scorer(strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens, of)
         if strategy["settings"].get("precision", "float32") != "float32":
             score.report_precision(model)
         if score.shared:
@@ -188,6 +207,7 @@ def main(
             progress.add(step, taken)
         progress.save(over=True)
         steps = [step for step, _ in progress.steps]
+        report_near_ties(run, progress.steps, strategy["prune"])
         log.info(
             "run %d: accuracy %.3f -> %.3f in %d steps", run, steps[0].accuracy, steps[-1].accuracy, len(steps) - 1
         )

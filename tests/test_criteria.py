@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 
 from gnorm import UserError, passes, scores, surgery
 from gnorm.batches import in_order
+from gnorm.numbers import NotFinite
 from gnorm.scores import (
     attribution,
     fisher,
@@ -246,7 +247,7 @@ def test_a_model_without_heads_has_no_scores(tiny, name):
 def test_a_score_that_is_not_finite_names_its_head(make_tiny, name):
     tiny = make_tiny("bert")
     tiny.model.get_submodule(tiny.heads.blocks[1].value).weight[:] = float("nan")
-    with pytest.raises(FloatingPointError, match=f"the score {name} of layer 0, head 0"):
+    with pytest.raises(NotFinite, match=r"for row \d+: it begins at or below layer 1, in all heads from head 0"):
         scores.load(name).score(tiny.model, tiny.heads, tiny.batches(2), **SETTINGS.get(name, {}))
 
 

@@ -46,7 +46,9 @@ def test_by_hand():
     matrix = torch.tensor([[[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]]])
     heads = HeadMap((Block("attention", "", "", "", "", (0,)),), heads=1, width=1, hidden=1)
     mask = torch.tensor([[1, 1, 0]])
-    batch = Batch({"attention_mask": mask}, torch.tensor([0]), torch.tensor([0]), torch.ones(1).double())
+    batch = Batch(
+        {"attention_mask": mask}, torch.tensor([0]), torch.tensor([0]), torch.ones(1).double(), torch.tensor([0])
+    )
     e = 0.01
     found = entropy.of_rows(Fixed(matrix), heads, batch, epsilon=e)
     assert found.values["A"].item() == pytest.approx(math.log(2) / 2, abs=1e-15)
@@ -113,6 +115,7 @@ def shard_file(path, first, values, **changes):
     sums = {v: values.sum(0) + i for i, v in enumerate(entropy.VARIANTS)}
     zeros = torch.zeros(values.shape[1:], dtype=torch.int64)
     content = {"first": first, "last": first + count - 1, "rows": torch.arange(count), "variant": "C"}
+    content |= {"model": "one", "count": count, "mean": values.mean(0)}
     content |= {"epsilon": EPSILON, "ranked": values, "sums": sums, "nan_rows": zeros, "inf_rows": zeros}
     save_tensors(path, content | changes)
     return str(path)
@@ -135,9 +138,9 @@ def test_merge_weights_by_rows(tmp_path):
 def test_merge_refuses_gaps_and_short_shards(tmp_path):
     values = torch.rand(4, 1, 2, dtype=torch.float64)
     first, late = shard_file(tmp_path / "a.pt", 0, values), shard_file(tmp_path / "b.pt", 5, values)
-    with pytest.raises(UserError, match="b.pt starts at row 5"):
+    with pytest.raises(UserError, match="b.pt is refused: it starts at row 5.* a shard is missing"):
         merge_entropy.merge([first, late])
-    with pytest.raises(UserError, match="c.pt holds 4 rows"):
+    with pytest.raises(UserError, match="c.pt is refused: it holds 4 rows, not those from 0 to 7"):
         merge_entropy.merge([shard_file(tmp_path / "c.pt", 0, values, last=7)])
 
 

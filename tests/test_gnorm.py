@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gnorm import surgery
+from gnorm.numbers import NotFinite
 from gnorm.scores import gnorm
 
 SLOTS = {False: [(0, 1), (2, 0), (2, 3)], True: [(0, 1), (0, 3)]}
@@ -92,7 +93,7 @@ def test_a_repeated_row_counts_as_often_as_its_weight(make_tiny):
 def test_a_score_that_is_not_finite_names_its_head(make_tiny):
     tiny = make_tiny("bert")
     tiny.model.get_submodule(tiny.heads.blocks[1].value).weight[:] = float("nan")
-    with pytest.raises(FloatingPointError, match="layer 0, head 0"):
+    with pytest.raises(NotFinite, match=r"for row \d+: it begins at or below layer 1, in all heads from head 0"):
         gnorm.score(tiny.model, tiny.heads, tiny.batches(2))
 
 

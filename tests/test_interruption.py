@@ -18,7 +18,7 @@ from conftest import copy_workflow, snakemake
 
 from gnorm import UserError, files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("killed")]
 
 SUITE = ("--config", "suite=killed", "runs=2")
 MODEL = {
@@ -218,7 +218,7 @@ def test_only_unfinished_shards_are_done_again(trained, finished, record_propert
 
 
 @pytest.mark.fault(
-    "the model, a setting or the code changes while a state is there",
+    "a setting or the code changes while a state is there",
     "the log names the state and what differs; the result is that of an untouched run",
 )
 def test_a_state_of_something_else_is_not_mixed_in(trained, finished, record_property):

@@ -11,6 +11,7 @@ from gnorm import objectives
 from gnorm.batches import Batch
 from gnorm.evaluate import reused
 from gnorm.heads import HeadMap
+from gnorm.numbers import check_logits
 from gnorm.surgery import Slot, gated
 
 
@@ -36,6 +37,7 @@ class Ablation:
         self.off = off
         with gated(self.model, self.heads, off), reused(self.model, self.heads, self.stored, self.kept_layers):
             logits = self.model(**self.batch.inputs).logits
+        check_logits(self.model, self.heads, self.batch, logits)
         return objectives.of_rows(logits.double(), self.batch.labels, "task_loss").cpu()
 
 

@@ -25,6 +25,7 @@ class Batch:
     labels: torch.Tensor
     positions: torch.Tensor  # of its rows in the list that was given
     weights: torch.Tensor  # how often each row counts (bootstrap resamples repeat rows)
+    rows: torch.Tensor  # their numbers in the dataset, or positions for rows without a number
 
     def to(self, device: torch.device) -> Batch:
         return replace(
@@ -49,6 +50,10 @@ class Batch:
         middle = -(-len(self.labels) // 2)
         return [self._part(slice(middle)), self._part(slice(middle, None))]
 
+    def row(self, at: int) -> Batch:
+        """One row alone."""
+        return self._part(slice(at, at + 1))
+
     def _part(self, rows: slice) -> Batch:
         used = self.mask[rows].any(0).nonzero().flatten()
         columns = slice(int(used[0]), int(used[-1]) + 1)  # padding may be on either side
@@ -57,6 +62,7 @@ class Batch:
             labels=self.labels[rows],
             positions=self.positions[rows],
             weights=self.weights[rows],
+            rows=self.rows[rows],
         )
 
 
@@ -108,6 +114,7 @@ def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) 
         labels=torch.tensor([rows[i]["label"] for i in chosen]),
         positions=torch.tensor(chosen),
         weights=torch.tensor([weights[i] for i in chosen], dtype=torch.float64),
+        rows=torch.tensor([rows[i].get("row", i) for i in chosen]),
     )
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import safetensors
 import torch
 import transformers
 from torch import nn
@@ -15,10 +16,12 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from transformers.activations import NewGELUActivation
 
 from gnorm import UserError
-from gnorm.batches import encode
+from gnorm.batches import encode, make
 from gnorm.devices import device
 from gnorm.files import atomic
+from gnorm.heads import head_map
 from gnorm.logs import log
+from gnorm.numbers import NotFinite, check_logits
 from gnorm.state import State
 
 SAVE_SECONDS = 30  # how much training may be lost within an epoch
@@ -32,13 +35,16 @@ def load(
     """A frozen model in evaluation mode, on the device there is unless told otherwise, and its tokenizer."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    kind = AutoModelForSequenceClassification._model_mapping.get(type(config), None)
-    if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
-        attention = "eager"
-    model = AutoModelForSequenceClassification.from_pretrained(
-        folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
-    )
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        kind = AutoModelForSequenceClassification._model_mapping.get(type(config), None)
+        if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
+            attention = "eager"
+        model = AutoModelForSequenceClassification.from_pretrained(
+            folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # a damaged file raises whatever its reader makes of it
+        raise UserError(_unreadable(Path(folder), error)) from error
     tokenizer = load_tokenizer(folder)
     fit(model, tokenizer, str(folder))
     return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
@@ -71,8 +77,24 @@ def fuse(model: nn.Module) -> nn.Module:
     return model
 
 
+def _unreadable(folder: Path, error: Exception) -> str:
+    """Which file of a checkpoint is damaged, if one of the weights is."""
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safetensors.safe_open(path, "pt"):
+                pass
+        except Exception as damage:
+            return f"{path} is damaged or cut short ({damage}): copy or download it again"
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return f"the model in {folder} cannot be loaded ({reason})"
+
+
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"the tokenizer in {folder} cannot be loaded ({reason})") from error
 
 
 def positions(model: nn.Module) -> int:
@@ -231,10 +253,17 @@ def _fit(
         chosen = order[first : first + size]
         inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
         labels = torch.tensor([rows[i]["label"] for i in chosen], device=model.device)
-        loss = nn.functional.cross_entropy(model(**inputs).logits, labels)
+        logits = model(**inputs).logits
+        loss = nn.functional.cross_entropy(logits, labels)
+        if not loss.isfinite():
+            raise _diverged(model, tokenizer, rows, chosen, step, loss.item())
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+        if not nn.utils.clip_grad_norm_(model.parameters(), 1.0).isfinite():
+            name = next(
+                name for name, p in model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()
+            )
+            raise NotFinite(f"training step {step + 1}: the gradient of {name} is not finite; lower `rate`")
         optimizer.step()
         schedule.step()
         total += loss.item() * len(chosen)
@@ -247,3 +276,14 @@ def _fit(
             save(step + 1)
             saved = time.monotonic()
     return model.eval().requires_grad_(False)
+
+
+def _diverged(model, tokenizer, rows, chosen, step, loss) -> Exception:
+    """The row and the head that a loss fails at."""
+    try:
+        for batch in make(tokenizer, [rows[i] for i in chosen], 1):  # one row each
+            with torch.no_grad():
+                check_logits(model, head_map(model), batch, model(**batch.to(model.device).inputs).logits)
+    except NotFinite as error:
+        return NotFinite(f"training step {step + 1}: the loss is {loss}: {error}; lower `rate`")
+    return NotFinite(f"training step {step + 1}: the loss is {loss}; lower `rate`")

@@ -56,6 +56,8 @@ def _from_file(dataset: dict) -> datasets.Dataset:
     unscored = {str(name) for name in dataset["unscored"]}
     rows, seen = [], set()
     for i, record in enumerate(table):
+        if record[dataset["label"]] is None:
+            raise UserError(f"dataset {path}, row {i}: the label is missing")
         name = str(record[dataset["label"]])
         if dataset.get("neutral"):
             name = _clear_cut(name, dataset, f"dataset {path}, row {i}")
@@ -88,6 +90,28 @@ def _clear_cut(score: str, dataset: dict, where: str) -> str | None:
         raise UserError(f"{where}: label {score!r} is not a number, which `neutral:` needs") from error
     below, above = map(str, dataset["classes"])
     return None if not abs(value) >= dataset["neutral"] else above if value > 0 else below
+
+
+def remarks(rows: datasets.Dataset, splits: dict[str, list[int]]) -> list[str]:
+    """What a person should know of rows that are kept as they are."""
+    texts = list(zip(rows["text"], rows["pair"], strict=True))
+    found = []
+    blank = [i for i, (text, pair) in enumerate(texts) if not text.strip() and not (pair or "").strip()]
+    if blank:
+        found.append(f"{len(blank)} rows have no text but spaces (the first is row {blank[0]}); they are kept")
+    again = len(texts) - len(set(texts))
+    if again:
+        found.append(f"{again} rows repeat the text of another; they are kept")
+    for name in ("calibration", "train"):
+        others = {texts[i] for i in set(splits[name]) - set(splits["evaluation"])}
+        shared = sum(texts[i] in others for i in splits["evaluation"])
+        if shared:
+            found.append(f"{shared} evaluation rows have the text of a {name} row")
+    names = list(rows["label_name"])
+    labels = {names[i] for i in splits["evaluation"]}
+    if len(labels) == 1:
+        found.append(f"all evaluation rows have the label {labels.pop()!r}: their accuracy says little")
+    return found
 
 
 def model_classes(folder: str | Path) -> list[str]:

@@ -14,6 +14,7 @@ from torch import nn
 from gnorm.batches import Batch, each, out_of_memory
 from gnorm.heads import HeadMap
 from gnorm.logs import log
+from gnorm.numbers import check_logits
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ class Evaluation:
 
     def _predict(self, model: nn.Module, batch: Batch) -> list[int]:
         with reused(model, self.heads, self.stored.setdefault(batch, {}), self.kept_layers):
-            return model(**batch.to(model.device).inputs).logits.argmax(-1).tolist()
+            logits = model(**batch.to(model.device).inputs).logits
+        check_logits(model, self.heads, batch, logits)  # the class of a NaN would be counted as any other
+        return logits.argmax(-1).tolist()
 
 
 @contextmanager

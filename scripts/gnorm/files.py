@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -122,3 +123,17 @@ def load_tensors(path: str | Path) -> Any:
     except Exception as error:  # damaged bytes raise whatever they happen to spell
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UserError(f"{path} is not a readable tensor file ({reason})") from error
+
+
+def digest(path: str | Path) -> str:
+    """Of a file's content, or of all files in a folder and their names."""
+    path, found = Path(path), hashlib.sha256()
+    # Snakemake marks a folder with a file of its own.
+    inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name != ".snakemake_timestamp")
+    for file in inside if path.is_dir() else [path]:
+        with open(file, "rb") as opened:
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
+        if not path.is_dir():
+            return content
+        found.update(f"{file.relative_to(path).as_posix()} {content}\n".encode())
+    return found.hexdigest()

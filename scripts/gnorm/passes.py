@@ -24,6 +24,7 @@ from torch import nn
 from gnorm import UserError, effort, objectives, scores
 from gnorm.batches import Batch, each
 from gnorm.heads import HeadMap, eager, projection
+from gnorm.numbers import check_logits, check_slots
 
 # Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
 # anywhere from 1e-26 to 1e10. A power of two rounds nothing.
@@ -118,6 +119,7 @@ def _means(model, heads, batches, objective, precision, group, seen) -> dict[str
         weights = objectives.weights(batch, objective)
         for name, reading in group.items():
             values = reading.of_rows(*(read_off[signal] for signal in reading.signals)).cpu()
+            check_slots(values, f"the {name} of a row,", batch.rows)
             totals[name] = totals.get(name, 0) + torch.einsum("b,b...->...", weights, values)
         rows += weights.sum().item()
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
@@ -147,6 +149,7 @@ def backward(
             logits = model(**inputs).logits
         if logits.dtype == torch.bfloat16:
             logits = logits.float()
+        check_logits(model, heads, batch, logits.detach())
         if roots:  # out of autocast, which would round the signals' products too
             if callable(objective):
                 value = objective(logits, batch.labels)
@@ -258,7 +261,5 @@ def need_classes(rows: float) -> None:
 
 
 def finite(score: torch.Tensor, name: str) -> torch.Tensor:
-    if not torch.isfinite(score).all():
-        layer, head = (~torch.isfinite(score)).nonzero()[0].tolist()
-        raise FloatingPointError(f"the score {name} of layer {layer}, head {head} is not finite")
+    check_slots(score, f"the score {name}")
     return score

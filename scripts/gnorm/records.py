@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,5 +66,7 @@ def reason(error: BaseException) -> str:
 
 
 def write(records: datasets.Dataset, path: str | Path) -> None:
-    with atomic(path) as temporary:
-        records.to_parquet(temporary)
+    made = io.BytesIO()
+    records.to_parquet(made)
+    with atomic(path) as temporary:  # by Python: the library aborts the whole process where the disk is full
+        temporary.write_bytes(made.getbuffer())

@@ -8,7 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnorm import UserError
 from gnorm.files import read_json
+
+# Numbers of a trajectory, and of random trials.
+STEPS = ("step", "heads_left", "accuracy", "correct", "evaluated", "parameters", "seconds")
+TRIALS = ("trial", "heads_pruned", "accuracy")
 
 # Of the tidy table: one row a step of a trajectory, or a level of a random trial.
 COLUMNS = (
@@ -62,6 +67,22 @@ class Results:
 
     def entropy(self, model: str) -> dict:
         return read_json(self._path("entropy", f"{model}/entropy/diagnostics.json"))
+
+
+def read_table(path: str | Path, numbers: Sequence[str]) -> pd.DataFrame:
+    """A CSV file that must have these columns, with numbers or nothing in them."""
+    try:
+        table = pd.read_csv(path)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    for column in numbers:
+        if column not in table:
+            raise UserError(f"{path} has no column {column!r}; it has {', '.join(map(str, table.columns))}")
+        if not pd.api.types.is_numeric_dtype(table[column]):
+            wrong = pd.to_numeric(table[column], errors="coerce").isna() & table[column].notna()
+            row = int(wrong.idxmax())
+            raise UserError(f"{path}: column {column!r} must hold numbers, row {row} has {table[column][row]!r}")
+    return table
 
 
 def curves(tidy: pd.DataFrame, model: str, strategy: str) -> list[pd.DataFrame]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,19 @@ import yaml
 
 from gnorm import UserError, interchange
 
+# Folders that a model, or a random strategy, would share with something else.
+RESERVED_MODELS = (
+    "tables",
+    "logs",
+    "solutions",
+    "state",
+    "benchmarks",
+    "experiments_results",
+    "ae_calculation_results",
+)
+RESERVED_STRATEGIES = ("dataset", "checkpoint", "entropy", "trajectories", "download")
+MOST_JOBS = 10_000  # of one kind for one model: Snakemake plans them all
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast
 TRAINED = ("train", "finetune")  # sources of checkpoints that are trained here
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
@@ -24,6 +39,8 @@ def load(config: dict, root: Path) -> dict:
     available = sorted(p.stem for p in (root / "suites").glob("*.yaml"))
     if config["suite"] not in available:
         raise UserError(f"config.yaml: suite: there is no {_unknown(config['suite'], available, 'suite')}")
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", config["suite"]):
+        raise UserError(f"config.yaml: suite: {config['suite']!r} must have letters, digits, _ and - only")
     name = f"suites/{config['suite']}.yaml"
     suite = check(_read(root / name), _schema(root, "suite"), name)
     _check_names(suite["models"], name)
@@ -39,6 +56,8 @@ def load(config: dict, root: Path) -> dict:
         if dataset.get("neutral") and len(dataset["classes"]) != 2:
             where = f"{name}: models.{model}.dataset.classes"
             raise UserError(f"{where}: `neutral` tells two classes apart, got {dataset['classes']!r}")
+        _check_counts(entry, suite, config, f"{name}: models.{model}")
+        _check_paths(entry, f"{name}: models.{model}")
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
     _check_strategies(config, root)
     config["compare"] = _compared(config, root)
@@ -63,8 +82,42 @@ def load(config: dict, root: Path) -> dict:
     return config | {"models": suite.pop("models"), "jobs": suite}
 
 
+def _check_paths(entry: dict, where: str) -> None:
+    """What a model takes from outside is there, and is a file or a model's folder: not half a disk."""
+    checkpoint, dataset = entry["checkpoint"], entry["dataset"]
+    for key, part in (("checkpoint", checkpoint), ("dataset", dataset)):
+        if part["source"] in ("local", "file") and (not part["path"] or not part["path"].isprintable()):
+            raise UserError(f"{where}.{key}.path: {part['path']!r} is no path")
+    if checkpoint["source"] == "local" and not Path(checkpoint["path"], "config.json").is_file():
+        said = "holds no model saved by save_pretrained (config.json is missing)"
+        raise UserError(f"{where}.checkpoint.path: {checkpoint['path']} {said}")
+    if dataset["source"] == "file" and not Path(dataset["path"]).is_file():
+        raise UserError(f"{where}.dataset.path: there is no file {dataset['path']}")
+
+
+def _check_counts(entry: dict, suite: dict, config: dict, where: str) -> None:
+    """No more jobs of a kind than Snakemake can plan."""
+    rows = entry["rows"]["calibration"] if entry["rows"]["entropy"] == "same" else entry["rows"]["entropy"]
+    if rows > MOST_JOBS * entry["shard_rows"]:
+        least = -(-rows // MOST_JOBS)
+        raise UserError(f"{where}.shard_rows: {rows} rows are more than {MOST_JOBS} shards; raise it to {least}")
+    for strategy in (s for s in config["strategies"].values() if "trials" in s):
+        trials = entry["random"].get("trials", strategy["trials"]) * entry["random"]["groups"]
+        if trials > MOST_JOBS * suite["trials_per_job"]:
+            least = -(-trials // MOST_JOBS)
+            raise UserError(
+                f"{where}.random: {trials} trials are more than {MOST_JOBS} jobs; raise trials_per_job to {least}"
+            )
+
+
 def _check_names(models: dict, suite: str) -> None:
-    """Published names join model and row numbers: BERT's rows 20-63 and BERT2's rows 0-63 must differ."""
+    """Names become folders and files.
+
+    Published names join model and row numbers: BERT's rows 20-63 and BERT2's rows 0-63 must differ.
+    """
+    for name in models:
+        if name.lower() in RESERVED_MODELS:
+            raise UserError(f"{suite}: models.{name}: results have a folder of that name; choose another")
     for short in models:
         for long in models:
             if re.fullmatch(re.escape(short) + r"\d.*", long):
@@ -122,6 +175,8 @@ def _check_strategies(config: dict, root: Path) -> None:
         where = f"config.yaml: strategies.{name}"
         if strategy["score"] not in scores:
             raise UserError(f"{where}.score: there is no {_unknown(strategy['score'], scores, 'score')}")
+        if strategy["score"] == "random" and name.lower() in RESERVED_STRATEGIES:
+            raise UserError(f"{where}: results have a folder of that name; choose another")
         if (strategy["score"] == "random") != ("trials" in strategy):
             raise UserError(f"{where}: `trials` goes with `score: random`, and `score: random` with `trials`")
         own = _schema(root, "config")["properties"]["scores"]["properties"].get(strategy["score"])
@@ -177,20 +232,36 @@ def _compared(config: dict, root: Path) -> dict[str, dict]:
 
 def check(value: Any, schema: dict, where: str) -> Any:
     """`value` with the schema's defaults; the first mistake is raised as one line."""
-    value = _with_defaults(value, schema)
+    try:
+        value = _with_defaults(value, schema)
+        _check_plain(value, where)
+    except RecursionError:
+        raise UserError(f"{where}: something in it contains itself") from None
     errors = list(jsonschema.Draft202012Validator(schema).iter_errors(value))
     if errors:
         raise UserError(f"{where}: {_explain(max(errors, key=jsonschema.exceptions.relevance))}")
     return value
 
 
+def _check_plain(value: Any, where: str, key: str = "") -> None:
+    """Keys are text and numbers are finite, which YAML does not promise."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{where}: {key + ': ' if key else ''}must be a finite number, got {value}")
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        if isinstance(value, dict) and not isinstance(name, str):
+            raise UserError(f"{where}: {key + ': ' if key else ''}the key {name!r} must be text, in quotes")
+        _check_plain(part, where, f"{key}.{name}" if key else str(name))
+
+
 def _read(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise UserError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
+@cache
 def _schema(root: Path, name: str) -> dict:
     """A schema with its references filled in, so that whoever reads it meets none."""
     schema = _read(root / "schemas" / f"{name}.schema.yaml")

@@ -9,7 +9,6 @@ has noted that the job is done, and would do it again: then that takes seconds.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gnorm import UserError, imports
-from gnorm.files import load_tensors, save_tensors
+from gnorm.files import digest, load_tensors, save_tensors
 from gnorm.logs import log
 
 
@@ -92,13 +91,8 @@ def job(script: str, files: Iterable[str | Path], modules: Iterable[str] = ()) -
         inside = [p for p in path.rglob("*") if p.is_file() and p.name != ".snakemake_timestamp"]
         found |= {p.as_posix(): p for p in (inside if path.is_dir() else [path])}
     return {
-        **{name: _digest(found[name]) for name in sorted(found)},
+        **{name: digest(found[name]) for name in sorted(found)},
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "threads": torch.get_num_threads(),
     }
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

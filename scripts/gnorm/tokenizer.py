@@ -140,8 +140,12 @@ def load(folder: str | Path) -> PreTrainedTokenizerFast:
     """The tokenizer of a local checkpoint, cutting at what its model can read."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # a damaged file raises whatever its reader makes of it
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"the tokenizer in {folder} cannot be loaded ({reason})") from error
     family = FAMILIES.get(config.model_type)
     skipped = tokenizer.pad_token_id + 1 if family and family.positions_after_padding else 0
     positions = getattr(config, "max_position_embeddings", None)  # not every model counts them

@@ -14,6 +14,9 @@ from gnorm.evaluate import Accuracy, Evaluation
 from gnorm.heads import HeadMap
 from gnorm.surgery import Slot
 
+# How far float32 is off on trained weights: scores that are closer may change places with the batch size.
+NEAR = 1e-4
+
 # Scores of the model's heads, and the classes predicted on the way (see `Evaluation.accuracy`).
 Scorer = Callable[[nn.Module], tuple[torch.Tensor, Mapping[int, int]]]
 
@@ -61,6 +64,27 @@ def choose(score: torch.Tensor, kept: torch.Tensor, prune: str) -> Slot:
     best = candidates.min() if prune == "lowest" else candidates.max()
     index = int(((candidates == best) & kept.flatten()).nonzero()[0])
     return index // score.shape[1], index % score.shape[1]
+
+
+def near_ties(
+    steps: Sequence[tuple[Step, torch.Tensor | None]], prune: str = "lowest", closer: float = NEAR
+) -> list[tuple[int, Slot, Slot, float]]:
+    """(step, slot pruned, slot that was as good, relative gap of their scores) of every choice that was close."""
+    found, scores, kept = [], None, None
+    for step, taken in steps:
+        if scores is not None:
+            slot = (step.layer, step.head)
+            kept[slot] = False
+            if kept.any():
+                other = choose(scores, kept, prune)
+                a, b = scores[slot].item(), scores[other].item()
+                gap = abs(a - b) / max(abs(a), abs(b), 1e-300)
+                if gap < closer:
+                    found.append((step.step, slot, other, gap))
+        if taken is not None:
+            scores = taken
+            kept = torch.ones_like(taken, dtype=torch.bool) if kept is None else kept
+    return found
 
 
 def follow(

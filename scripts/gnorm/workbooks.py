@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +19,19 @@ def random_table(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def write(path: str | Path, sheets: dict[str, pd.DataFrame]) -> None:
-    with atomic(path) as temporary, pd.ExcelWriter(temporary, engine="openpyxl") as workbook:
-        for name, table in sheets.items():
-            table.to_excel(workbook, sheet_name=name[:31], index=False)
+    with atomic(path) as temporary:
+        with pd.ExcelWriter(temporary, engine="openpyxl") as workbook:
+            for name, table in sheets.items():
+                table.to_excel(workbook, sheet_name=name[:31], index=False)
+        _forget_when(temporary)
+
+
+def _forget_when(path: Path) -> None:
+    """Take out when the workbook was made: the same tables give the same file."""
+    with zipfile.ZipFile(path) as made:
+        parts = {info.filename: made.read(info) for info in made.infolist()}
+    with zipfile.ZipFile(path, "w") as workbook:
+        for name, part in parts.items():
+            if name == "docProps/core.xml":
+                part = re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", b"1980-01-01T00:00:00Z", part)
+            workbook.writestr(zipfile.ZipInfo(name), part, zipfile.ZIP_DEFLATED)  # dated 1980

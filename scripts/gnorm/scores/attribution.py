@@ -18,6 +18,7 @@ from torch import nn
 from gnorm import objectives
 from gnorm.batches import Batch, each
 from gnorm.heads import HeadMap, eager
+from gnorm.numbers import check_logits
 from gnorm.passes import attention_weights, finite, need_classes
 
 PRUNE = "lowest"
@@ -85,6 +86,7 @@ def scaled(
     try:
         with torch.enable_grad(), eager(model):
             logits = model(**batch.inputs, output_attentions=True).logits
+            check_logits(model, heads, batch, logits.detach())
             value = objectives.of_rows(logits, batch.labels, objective).sum()
             (gradient,) = torch.autograd.grad(value, found)
     finally:

@@ -11,7 +11,7 @@ computed as written, NaN in all of them.) A slot of several query heads has the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from gnorm import UserError
 from gnorm.batches import Batch, each
 from gnorm.files import load_tensors
 from gnorm.heads import HeadMap, eager
+from gnorm.numbers import check_slots
 
 PRUNE = "highest"  # a head that attends evenly everywhere tells the least
 PASSES = ("1", "0")
@@ -88,6 +89,8 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
     finally:
         for handle in handles:
             handle.remove()
+    for found in values.values():
+        check_slots(found, "the attention entropy", batch.rows)
     return RowEntropies(values, nan, inf, logits)
 
 
@@ -108,11 +111,84 @@ def score(
     return heads.to_slots(total / rows)
 
 
-def from_shards(heads: HeadMap, paths: Sequence[str | Path], weights: Sequence[int]) -> torch.Tensor:
+def from_shards(
+    heads: HeadMap, paths: Sequence[str | Path], weights: Sequence[int], model: str | None = None
+) -> torch.Tensor:
     """The score from shard files; `weights` says how often each row of all shards counts."""
-    total = torch.zeros(heads.layers, heads.heads, dtype=torch.float64)
-    for path in paths:
-        shard = load_tensors(path)
+    total, rows = torch.zeros(heads.layers, heads.heads, dtype=torch.float64), 0
+    for shard in read_shards(paths, model):
+        if shard["ranked"].shape[1:] != total.shape:
+            raise UserError(
+                f"{paths[0]} is of {tuple(shard['ranked'].shape[1:])} heads, the model has {tuple(total.shape)}"
+            )
         counts = torch.tensor(weights[shard["first"] : shard["last"] + 1], dtype=torch.float64)
         total += torch.einsum("b,blh->lh", counts, shard["ranked"].double())
+        rows += shard["count"]
+    if rows != len(weights):
+        raise UserError(f"the shards from {paths[0]} on hold {rows} rows, the dataset lists {len(weights)}")
     return heads.to_slots(total / sum(weights))
+
+
+def read_shards(paths: Sequence[str | Path], model: str | None = None) -> Iterator[dict]:
+    """Shard after shard, in the order of their rows, one in memory at a time.
+
+    The first thing that is wrong with one is said with its name. `model` is the checkpoint that all must be of.
+    """
+    following, like = 0, None
+    for path in paths:
+        shard = load_tensors(path)
+        wrong = _wrong(shard) or _unlike(shard, like) or _misplaced(shard, following)
+        if not wrong and model is not None and shard["model"] != model:
+            wrong = "it is of another model"
+        if wrong:
+            raise UserError(f"{path} is refused: {wrong}; delete it, and the next run makes it again")
+        following = shard["last"] + 1
+        like = {key: shard[key] for key in ("model", "variant", "epsilon")} | {"shape": shard["mean"].shape}
+        yield shard
+
+
+KEYS = "first last count mean rows variant epsilon ranked sums nan_rows inf_rows model".split()
+
+
+def _wrong(shard: object) -> str:
+    """What is wrong with a shard by itself."""
+    if not isinstance(shard, dict) or (missing := [key for key in KEYS if key not in shard]):
+        return f"it has no {missing[0]!r}" if isinstance(shard, dict) else "it is not a shard of entropies"
+    count, rows = shard["last"] - shard["first"] + 1, len(shard["rows"])
+    if rows != count or shard["count"] != count:
+        return f"it holds {rows} rows, not those from {shard['first']} to {shard['last']}"
+    layers_heads = tuple(shard["mean"].shape)
+    parts = {"ranked": shard["ranked"], **{f"sums of {v}": shard["sums"].get(v) for v in VARIANTS}}
+    for name, part in parts.items():
+        shape = (count, *layers_heads) if name == "ranked" else layers_heads
+        if part is None or len(layers_heads) != 2 or tuple(part.shape) != shape:
+            found = None if part is None else tuple(part.shape)
+            return f"its {name} has the shape {found}, not {shape}"
+        if not part.isfinite().all():
+            *row, layer, head = (~part.isfinite()).nonzero()[0].tolist()
+            of = f", row {shard['rows'][row[0]]}" if row else ""
+            return f"its {name} is not finite in layer {layer}, head {head}{of}"
+    if not torch.allclose(shard["ranked"].mean(0), shard["mean"], rtol=1e-9, atol=1e-12):
+        return "its mean is not that of its rows"
+    return ""
+
+
+def _unlike(shard: dict, like: dict | None) -> str:
+    """How it differs from the shards before it."""
+    if like is None:
+        return ""
+    if shard["mean"].shape != like["shape"]:
+        return f"it is of {tuple(shard['mean'].shape)} heads, the shards before it are of {tuple(like['shape'])}"
+    if shard["model"] != like["model"]:
+        return "it is of another model than the shards before it"
+    for key in ("variant", "epsilon"):
+        if shard[key] != like[key]:
+            return f"its {key} is {shard[key]}, that of the shards before it {like[key]}"
+    return ""
+
+
+def _misplaced(shard: dict, following: int) -> str:
+    if shard["first"] == following:
+        return ""
+    again = "a shard comes twice" if shard["first"] < following else "a shard is missing"
+    return f"it starts at row {shard['first']}, but the shards before it end at {following - 1}: {again}"

@@ -31,6 +31,7 @@ from torch import nn
 from gnorm import UserError, objectives
 from gnorm.batches import Batch, each, in_order, make, out_of_memory
 from gnorm.heads import HeadMap, projection
+from gnorm.numbers import check_slots
 from gnorm.passes import SCALE, Reading, Seen, backward, finite, need_classes
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def score(
             raise
 
     for batch, (squared, logits) in each(batches, work):
+        for part, name in enumerate("QKV"):
+            check_slots(squared[:, part], f"the squared gradient norm of {name}", batch.rows)
         weights = objectives.weights(batch, objective)
         counted = weights if granularity == "sentence" else weights.new_ones(1)
         norms += torch.einsum("b,bplh->plh", counted, squared.sqrt().cpu())
@@ -88,6 +91,7 @@ def score(
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
             seen(batch, logits)
     need_classes(rows)
+    # In float64 the product of three norms has room for 1e-100 each.
     return finite((norms / rows).prod(0), "gnorm")
 
 
