@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 
 import torch
-import transformers
-from transformers import AutoModelForSequenceClassification
 
 from gnorm import batches, cards, checkpoints, surgery
 from gnorm import pruned as folders
@@ -97,7 +95,7 @@ def main(
     made = batches.make(tokenizer, rows, token_budget(tokens, whole, heads, memory_mb), what="evaluation rows")
     with atomic(folder) as temporary:
         folders.save(temporary, pruned, heads, tokenizer)
-        saved = AutoModelForSequenceClassification.from_pretrained(temporary, local_files_only=True).eval()
+        saved = checkpoints.load_plain(temporary)
         check_same(saved, pruned, made)
         inputs, length = typical_batches(tokenizer, rows)
         times = latencies([whole, pruned], inputs)
@@ -114,7 +112,7 @@ def main(
             "threads": threads,
             "tokens": length,
             "classes": [whole.config.id2label[i] for i in range(whole.config.num_labels)],
-            "transformers": transformers.__version__,
+            "transformers": checkpoints.TRANSFORMERS,
             "zeroed": not folders.as_it_is(pruned, heads),
         }
         card = cards.write(title, suite, solution, read_json(heads_file)["shared"], tuple(points), facts)

@@ -24,6 +24,7 @@ from gnorm.logs import log
 from gnorm.numbers import NotFinite, check_logits
 from gnorm.state import State
 
+TRANSFORMERS = transformers.__version__
 SAVE_SECONDS = 30  # how much training may be lost within an epoch
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
@@ -66,6 +67,11 @@ def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the 
     model.config.pad_token_id = tokenizer.pad_token_id
     if getattr(model.config, "use_cache", False):  # keys and values are for generating text
         model.config.use_cache = False
+
+
+def load_plain(folder: str | Path) -> nn.Module:
+    """A model as anyone with transformers alone loads it."""
+    return AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True).eval()
 
 
 def fuse(model: nn.Module) -> nn.Module:
