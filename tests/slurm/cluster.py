@@ -27,7 +27,7 @@ DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd")
 
 # Two partitions: jobs of `urgent` preempt those of `gpu`, which go back into the queue.
 CONF = """{ours}{folder}
-ClusterName=test
+ClusterName={name}
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
@@ -113,7 +113,7 @@ def start(folder: Path, etc: Path = ETC) -> None:
     if not etc.exists():
         (folder / "made-etc").touch()
         etc.mkdir()
-    text = CONF.format(ours=OURS, folder=folder, host=host, ports=ports, cpus=CPUS, memory=memory, gpus=len(GPUS))
+    text = CONF.format(ours=OURS, name=re.sub(r"\W", "", folder.name.lower()), folder=folder, host=host, ports=ports, cpus=CPUS, memory=memory, gpus=len(GPUS))
     (etc / "slurm.conf").write_text(text)
     (etc / "gres.conf").write_text("".join(f"Name=gpu File={path}\n" for path in GPUS))
     _run("slurmctld")
@@ -137,11 +137,23 @@ def stop(folder: Path, etc: Path = ETC) -> None:
     for name in ("slurmd.pid", "slurmctld.pid", "munge/pid"):
         _end(folder / name)
     if leftover(etc) == folder:
+        _end_strays(re.search(r"^ClusterName=(.+)$", (etc / "slurm.conf").read_text(), re.M)[1])
         for name in ("slurm.conf", "gres.conf"):
             (etc / name).unlink(missing_ok=True)
         if (folder / "made-etc").exists():
             etc.rmdir()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_strays(cluster: str) -> None:
+    """Processes of jobs that outlived them: without cgroups, Slurm loses those whose parent was killed first."""
+    wanted = f"SLURM_CLUSTER_NAME={cluster}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except OSError:  # it has ended, or is not ours to see
+            continue
 
 
 def _munge(folder: Path) -> None:
