@@ -187,7 +187,7 @@ def test_what_a_killed_test_left_is_removed(tmp_path, monkeypatch):
     etc.mkdir()
     folder.mkdir()
     (folder / "made-etc").touch()
-    (etc / "slurm.conf").write_text(f"{cluster.OURS}{folder}\nClusterName=test\n")
+    (etc / "slurm.conf").write_text(f"{cluster.OURS}{folder}\nClusterName=nonesuch\n")
     (etc / "gres.conf").write_text("")
     cluster.check(etc)
     assert not etc.exists() and not folder.exists()

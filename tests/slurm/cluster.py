@@ -113,7 +113,16 @@ def start(folder: Path, etc: Path = ETC) -> None:
     if not etc.exists():
         (folder / "made-etc").touch()
         etc.mkdir()
-    text = CONF.format(ours=OURS, name=re.sub(r"\W", "", folder.name.lower()), folder=folder, host=host, ports=ports, cpus=CPUS, memory=memory, gpus=len(GPUS))
+    text = CONF.format(
+        ours=OURS,
+        name=re.sub(r"\W", "", folder.name.lower()),
+        folder=folder,
+        host=host,
+        ports=ports,
+        cpus=CPUS,
+        memory=memory,
+        gpus=len(GPUS),
+    )
     (etc / "slurm.conf").write_text(text)
     (etc / "gres.conf").write_text("".join(f"Name=gpu File={path}\n" for path in GPUS))
     _run("slurmctld")
@@ -137,7 +146,8 @@ def stop(folder: Path, etc: Path = ETC) -> None:
     for name in ("slurmd.pid", "slurmctld.pid", "munge/pid"):
         _end(folder / name)
     if leftover(etc) == folder:
-        _end_strays(re.search(r"^ClusterName=(.+)$", (etc / "slurm.conf").read_text(), re.M)[1])
+        if named := re.search(r"^ClusterName=(.+)$", (etc / "slurm.conf").read_text(), re.M):
+            _end_strays(named[1])
         for name in ("slurm.conf", "gres.conf"):
             (etc / name).unlink(missing_ok=True)
         if (folder / "made-etc").exists():
