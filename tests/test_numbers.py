@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import copy_workflow, snakemake
 
-from gnorm import UserError, checkpoints
+from gnorm import UserError, checkpoints, passes
 from gnorm.evaluate import Evaluation
 from gnorm.heads import head_map
 from gnorm.numbers import NotFinite, check_slots
@@ -71,7 +71,7 @@ def test_scores_of_a_broken_model(make_tiny, value, record_property):
 def test_a_gradient_that_is_not_finite(make_tiny, monkeypatch):
     tiny = make_tiny("bert")
     tiny.model.float()
-    monkeypatch.setattr(gnorm, "SCALE", 2.0**127)
+    monkeypatch.setattr(passes, "SCALE", 2.0**127)
     with pytest.raises(NotFinite, match=r"the squared gradient norm of Q of layer 0, head 0 is (inf|nan) for row \d+"):
         gnorm.score(tiny.model, tiny.heads, tiny.batches(6))
 
