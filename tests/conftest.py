@@ -30,6 +30,7 @@ OTHERS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     """With several workers, tests that look at the same finished run share a worker, so that it is made once."""
     for item in items:
