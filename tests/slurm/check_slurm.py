@@ -119,8 +119,11 @@ def run(tree: Path, *arguments: str, watched: Seen | None = None) -> tuple[int, 
             process.wait(timeout=1200)
         finally:
             if process.poll() is None:
-                process.terminate()
-                process.wait(timeout=60)
+                process.send_signal(signal.SIGINT)  # cancels its jobs; at SIGTERM it would wait for them
+                try:
+                    process.wait(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
     if thread:
         thread.join()
     return process.returncode, log.read_text()
