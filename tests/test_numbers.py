@@ -103,7 +103,7 @@ def test_no_row_with_a_class(make_tiny):
     tiny = make_tiny("bert")
     for row in tiny.rows:
         row["label"] = -1
-    with pytest.raises(UserError, match="task_loss needs calibration rows that have a class"):
+    with pytest.raises(UserError, match="no calibration row has a class of the model"):
         gnorm.score(tiny.model, tiny.heads, tiny.batches(6), objective="task_loss")
 
 

@@ -149,13 +149,13 @@ def backward(
             logits = model(**inputs).logits
         if logits.dtype == torch.bfloat16:
             logits = logits.float()
-        check_logits(model, heads, batch, logits.detach())
-        if roots:  # out of autocast, which would round the signals' products too
+        if roots and logits.isfinite().all():  # out of autocast, which would round the signals' products too
             if callable(objective):
                 value = objective(logits, batch.labels)
             else:
                 value = objectives.of_rows(logits, batch.labels, objective).sum()
             torch.autograd.grad(SCALE * value, roots)
+    check_logits(model, heads, batch, logits.detach())  # nobody watches the model any more
     return found, logits.detach()
 
 
