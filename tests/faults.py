@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+NOT_YET = "not yet"
 HEADER = """# What may go wrong, and what happens then
 
 Written by `make test-faults`: every line is a test that injects the fault, and how often it did so when it last ran.
@@ -57,9 +58,10 @@ class Table:
             terminalreporter.write_line(f"{self.path} is left as it was: fault tests failed or were skipped")
             return
         before = {tuple(key): times for *key, times in listed(self.path)} if self.path.exists() else {}
-        known = {fault: (before | self.tried).get(fault) for fault in marked(Path(__file__).parent)}
+        known = before | self.tried
         lines = [
-            f"| {what} | {outcome} | `{test}` | {times} |\n" for (test, what, outcome), times in known.items() if times
+            f"| {what} | {outcome} | `{test}` | {known.get((test, what, outcome)) or NOT_YET} |\n"
+            for test, what, outcome in marked(Path(__file__).parent)
         ]
         self.path.write_text(HEADER + "".join(lines), encoding="utf-8")
         terminalreporter.write_line(f"{self.path}: {len(lines)} faults, tried {sum(self.tried.values())} times now")
@@ -88,7 +90,7 @@ def listed(table: Path) -> list[tuple[str, str, str, int]]:
         if not line.startswith("| ") or line.startswith("| fault |"):
             continue
         what, outcome, test, times = (cell.strip() for cell in line.strip("|").split("|"))
-        found.append((test.strip("`"), what, outcome, int(times)))
+        found.append((test.strip("`"), what, outcome, 0 if times == NOT_YET else int(times)))
     return found
 
 

@@ -1,5 +1,6 @@
 """The table of faults is that of the tests, and what long runs cost."""
 
+import re
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,17 @@ def test_the_table_lists_every_fault_test():
     """Written by `make test-faults`; a fault test that is new, gone or reworded makes it stale."""
     table = listed(ROOT / "docs/faults.md")
     assert sorted(line[:3] for line in table) == sorted(marked(ROOT / "tests"))
-    assert all(times >= 1 for *_, times in table)
+    waiting = {test for test, *_, times in table if not times}
+    assert waiting <= set(slow_tests())  # what takes long may wait for the next `make test-faults`
+
+
+def slow_tests():
+    for path in sorted(ROOT.glob("tests/test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        all_of_them = re.search(r"^pytestmark = .*mark\.slow", text, re.M)
+        before = r"" if all_of_them else r"@pytest\.mark\.slow\n(?:[@ )].*\n)*"
+        names = re.findall(before + r"def (test_\w+)", text)
+        yield from (f"tests/{path.name}::{name}" for name in names)
 
 
 PEAK = """
