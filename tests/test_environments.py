@@ -86,8 +86,6 @@ def test_conda_environments_have_the_pinned_versions(path):
     assert channels[0] == "conda-forge" and channels[-1] == "nodefaults"
     known = {CONDA.get(name, name): version for name, version in pins("requirements.txt").items()}
     for name, spec in specs(path).items():
-        if name == "pip":
-            continue
         expected = python() if name == "python" else known[name]
         assert str(spec.version).removeprefix("=").removesuffix(".*") == expected, f"{path.name}: {name}"
 
