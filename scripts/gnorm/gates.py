@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 
 Slot = tuple[int, int]
 
@@ -23,7 +23,7 @@ class Gates:
     A slot that has been pruned has no gate: its value is not read.
     """
 
-    def __init__(self, model: nn.Module, heads: HeadMap):
+    def __init__(self, model: nn.Module, heads: SlotMap):
         self.model, self.heads = model, heads
         self.values = torch.ones(heads.shape, dtype=torch.float64)
         self._handles: list = []
