@@ -58,7 +58,7 @@ class Scorer:
 
         settings = {**self.settings, "seen": seen} if self.shared else self.settings
         found = self.criterion.score(model, self.heads, self.batches, **settings)
-        check_slots(found, f"the score {self.strategy['score']}")
+        check_slots(found, f"the score {self.strategy['score']}", unit=self.heads.unit)
         return found, known
 
     def report_precision(self, model):

@@ -203,7 +203,7 @@ MISTAKES = [
     (
         "strategies.new",
         {"score": "gnorm", "unit": "neurons"},
-        "strategies.new.unit: gnorm scores heads alone; neurons are scored by fisher, hard_concrete, hybrid, leave_one_out,",
+        "strategies.new.unit: gnorm scores heads alone; neurons are scored by fisher, hard_concrete, hybrid, leave_one",
     ),
     (
         "strategies.new",

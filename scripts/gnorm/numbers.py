@@ -27,14 +27,14 @@ def check_logits(model: nn.Module, heads: SlotMap, batch: Batch, logits: torch.T
     raise NotFinite(f"the model's logits are not finite for row {batch.rows[at]}: {where}")
 
 
-def check_slots(values: torch.Tensor, what: str, rows: torch.Tensor | None = None) -> None:
-    """Stop at the first value that is not finite; the last two dimensions are layers and heads, the first is rows."""
+def check_slots(values: torch.Tensor, what: str, rows: torch.Tensor | None = None, unit: str = "head") -> None:
+    """Stop at the first value that is not finite; the last two dimensions are layers and slots, the first is rows."""
     if values.isfinite().all():
         return
-    *before, layer, head = (~values.isfinite()).nonzero()[0].tolist()
-    value = values[(*before, layer, head)].item()
+    *before, layer, slot = (~values.isfinite()).nonzero()[0].tolist()
+    value = values[(*before, layer, slot)].item()
     of = f" for row {rows[before[0]]}" if rows is not None else ""
-    raise NotFinite(f"{what} of layer {layer}, head {head} is {value}{of}")
+    raise NotFinite(f"{what} of layer {layer}, {unit} {slot} is {value}{of}")
 
 
 def _origin(model: nn.Module, heads: SlotMap, batch: Batch) -> str:

@@ -119,7 +119,7 @@ def _means(model, heads, batches, objective, precision, group, seen) -> dict[str
         weights = objectives.weights(batch, objective)
         for name, reading in group.items():
             values = reading.of_rows(*(read_off[signal] for signal in reading.signals)).cpu()
-            check_slots(values, f"the {name} of a row,", batch.rows)
+            check_slots(values, f"the {name} of a row,", batch.rows, heads.unit)
             totals[name] = totals.get(name, 0) + torch.einsum("b,b...->...", weights, values)
         rows += weights.sum().item()
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
