@@ -2,20 +2,18 @@
 
 import copy
 
-import measure_controls
 import oracles
 import pandas as pd
 import prune_heads
 import pytest
 import random_pruning
 import torch
-from conftest import FAMILIES, OTHERS
+from conftest import FAMILIES, OTHERS, on_disk
 from transformers import AutoModelForSequenceClassification
 
 from gnorm import UserError, batches, masks, passes, pruned, scores, surgery
 from gnorm.accounting import count
 from gnorm.evaluate import Evaluation
-from gnorm.files import read_json, write_json
 from gnorm.gates import Gates
 from gnorm.neurons import neuron_map, pruned_neurons
 from gnorm.scores import fisher, hard_concrete, leave_one_out, magnitude, mask_gradient, shapley
@@ -255,24 +253,8 @@ def test_a_model_without_some_neurons_is_loaded_by_plain_transformers(any_family
         assert (logits(again, batch) - expected).abs().max() < 1e-4
 
 
-@pytest.fixture
-def on_disk(any_family, tmp_path):
-    """Its checkpoint and rows as the rules have them."""
-    model = AutoModelForSequenceClassification.from_config(any_family.model.config)  # the library's own norms
-    model.load_state_dict(any_family.model.float().state_dict())
-    model.save_pretrained(tmp_path / "checkpoint")
-    any_family.tokenizer.save_pretrained(tmp_path / "checkpoint")
-    rows = [{**row, "row": i} for i, row in enumerate(any_family.rows[:24])]
-    (tmp_path / "dataset").mkdir()
-    pd.DataFrame(rows).to_parquet(tmp_path / "dataset/rows.parquet")
-    lists = {"train": [], "calibration": [0, 1, 2, 3], "entropy": [0, 1, 2, 3], "evaluation": list(range(4, 24))}
-    write_json(tmp_path / "dataset/splits.json", lists)
-    any_family.model = model.eval().requires_grad_(False)
-    return any_family, tmp_path
-
-
-def test_through_the_scripts_of_the_workflow(on_disk):
-    case, folder = on_disk
+def test_through_the_scripts_of_the_workflow(any_family, tmp_path):
+    case, folder = on_disk(any_family, tmp_path), tmp_path
     strategy = {"score": "fisher", "prune": "lowest", "rescore": "never", "settings": {}}
     strategy |= {"unit": "neurons", "group": GROUP}
     files = [[folder / name] for name in ("run0.csv", "run0.scores.pt")]
@@ -287,30 +269,7 @@ def test_through_the_scripts_of_the_workflow(on_disk):
     trials = pd.read_csv(folder / "trials.csv")
     assert trials["heads_pruned"].tolist() == [0, case.neurons.total // 2, case.neurons.total] * 2
     assert trials["accuracy"].iloc[2] == table["accuracy"].iloc[-1]
-    measure_controls.main(*arguments, 100, 4000, folder / "controls.json")
-    controls = read_json(folder / "controls.json")
-    assert controls["all neurons"]["correct"] == table["correct"].iloc[-1]
-    assert controls["all neurons"]["parameters"] == table["parameters"].iloc[-1]
-    assert controls["nothing"]["parameters"] == count(case.model) == table["parameters"].iloc[0]
-
-
-def test_controls_are_those_of_gates(on_disk):
-    case, folder = on_disk
-    measure_controls.main(folder / "dataset", folder / "checkpoint", 100, 4000, folder / "controls.json")
-    found = read_json(folder / "controls.json")
-    made = batches.make(case.tokenizer, case.rows[4:24], 100)
-    maps = {"nothing": [], "all heads": [case.heads], "all neurons": [case.neurons]}
-    maps["heads and neurons"] = [case.heads, case.neurons]
-    assert list(found) == list(maps)
-    for name, units in maps.items():
-        opened = [Gates(case.model, unit) for unit in units]
-        for gates in opened:
-            gates.close(every(gates.heads))
-        assert found[name]["correct"] == Evaluation(list(made), case.heads).accuracy(case.model).correct
-        for gates in opened:
-            gates.remove()
-    sizes = {name: found["nothing"]["parameters"] - part["parameters"] for name, part in found.items()}
-    assert sizes["heads and neurons"] == sizes["all heads"] + sizes["all neurons"] > sizes["all heads"] > 0
+    assert count(case.model) == table["parameters"].iloc[0]
 
 
 def test_a_mask_is_what_a_trajectory_has_left_and_both_masks_go_together(make_tiny, tmp_path):

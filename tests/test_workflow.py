@@ -128,21 +128,6 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
     assert not list((after / "experiments_results").glob("*eurons*"))
 
 
-def test_the_table_of_controls(smoke):
-    table = pd.read_csv(smoke / "results/smoke/tables/controls.csv").set_index(["model", "removed"])
-    removed = ["nothing", "all heads", "all neurons", "heads and neurons"]
-    assert table.index.tolist() == [(model, name) for model in ("BERT", "ALBERT") for name in removed]
-    for model in ("BERT", "ALBERT"):
-        found = json.loads((smoke / f"results/smoke/{model}/controls.json").read_text())
-        raw = pd.read_csv(smoke / f"results/smoke/{model}/trajectories/ae/run0.csv")
-        for name, step in (("nothing", 0), ("all heads", -1)):
-            assert table.loc[(model, name), "accuracy (%)"] == pytest.approx(100 * raw["accuracy"].iloc[step])
-            assert table.loc[(model, name), "parameters"] == raw["parameters"].iloc[step]
-        cut = [table.loc[(model, name), "share (%)"] for name in removed]
-        assert cut[0] == 100 and cut[3] == pytest.approx(cut[1] + cut[2] - 100)
-        assert found["all neurons"]["evaluated"] == raw["evaluated"].iloc[0]
-
-
 def test_adding_a_model_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
     """One's own model and rows: a checkpoint folder and a CSV file."""
     tree = copy_of(smoke, tmp_path)

@@ -1,6 +1,6 @@
-"""A gate for every head: what the head gives is multiplied by it before the output projection.
+"""A gate for every head, or group of neurons: what it gives is multiplied by the gate before the output projection.
 
-1 leaves a head as it is, 0 switches it off, anything between weakens it, and nothing is lost:
+1 leaves a slot as it is, 0 switches it off, anything between weakens it, and nothing is lost:
 setting a gate back to 1 gives the model back, to the last bit.
 """
 
@@ -62,7 +62,7 @@ class Gates:
             self[tuple(slot)] = 0
 
     def open(self, slots: Iterable[Slot] | None = None) -> None:
-        """Give heads back; without `slots` all of them."""
+        """Give slots back; without `slots` all of them."""
         for slot in torch.ones(self.heads.shape).nonzero().tolist() if slots is None else slots:
             self[tuple(slot)] = 1
 
