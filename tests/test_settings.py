@@ -1,6 +1,7 @@
 """Mistakes in the configuration give one line that says what to change."""
 
 import copy
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -294,6 +295,20 @@ def test_strategies_of_neurons_know_their_groups():
     config["strategies"]["new"] = {"score": "random", "trials": 2, "unit": "neurons"}
     with pytest.raises(UserError, match="models.ALBERT.random.levels: 2 groups of neurons allow new at most 3, got 9"):
         settings.load(config | {"neurons": {"group": 64}}, ROOT)
+
+
+def test_examples_can_be_copied():
+    """The commented strategies of config.yaml, and the snippets of the README."""
+    text = (ROOT / "config.yaml").read_text()
+    shown = yaml.safe_load(re.sub(r"^  # (\w+: \{score.*\})$", r"  \1", text, flags=re.M))["strategies"]
+    assert set(shown) - set(CONFIG["strategies"]) == {"hard_concrete", "neurons", "random_neurons"}
+    found = settings.load(CONFIG | {"strategies": shown}, ROOT)["strategies"]
+    assert found["neurons"]["group"] == found["random_neurons"]["group"] == 16 and found["ae"]["unit"] == "heads"
+    snippets = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    snippets = [yaml.safe_load(snippet) for snippet in snippets if "strategies:" in snippet]
+    assert len(snippets) == 4
+    for snippet in snippets:
+        settings.load(CONFIG | snippet | {"strategies": CONFIG["strategies"] | snippet["strategies"]}, ROOT)
 
 
 @pytest.mark.parametrize("path,value,message", MISTAKES)
