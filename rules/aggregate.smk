@@ -6,9 +6,9 @@ rule exports:
         [
             f"results/{SUITE}/experiments_results/{interchange.accuracy_file(m, s)}"
             for m in MODELS
-            for s in RANKED
+            for s in PUBLISHED.values()
         ],
-        [random_workbooks(m) for m in MODELS if RANDOM],
+        [random_workbooks(m) for m in MODELS if WORKBOOKS],
         [published_entropy(m) for m in MODELS],
         expand("results/{suite}/solutions/{model}/checkpoint", suite=SUITE, model=MODELS),
 
@@ -41,6 +41,7 @@ rule collect_results:
     params:
         trajectories=all_trajectories(),
         random=all_trial_tables(),
+        units=UNITS,
     script:
         "../scripts/collect_results.py"
 
@@ -125,7 +126,7 @@ rule export_accuracy:
 
 rule export_random:
     input:
-        trials=lambda wildcards: f"results/{SUITE}/{wildcards.model}/{RANDOM[0]}/trials.csv",
+        trials=lambda wildcards: f"results/{SUITE}/{wildcards.model}/{WORKBOOKS}/trials.csv",
         code=code("export_random"),
     output:
         "results/{suite}/experiments_results/{model}randompruned_heads_data_{size}_{group}.xlsx",

@@ -43,7 +43,10 @@ TRAINED = [
     name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED
 ]
 FIGURES = SETTINGS["figures"]["draw"]
-PUBLISHED = {interchange.strategy_name(name): name for name in RANKED}
+UNITS = {name: entry["unit"] for name, entry in SETTINGS["strategies"].items()}
+# The authors' files are about heads; their names have room for one random strategy.
+PUBLISHED = {interchange.strategy_name(name): name for name in RANKED if UNITS[name] == "heads"}
+WORKBOOKS = next((name for name in RANDOM if UNITS[name] == "heads"), None)
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
 MEMORY_MB = (
     JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" and JOBS["memory_mb"] != "auto" else None
@@ -323,6 +326,12 @@ def compared_code():
     return code("compare_criteria", *(m for pair in compared for m in score_modules(*pair)))
 
 
+def unit_of(wildcards):
+    """What a strategy prunes, as a parameter."""
+    strategy = SETTINGS["strategies"][wildcards.strategy]
+    return {key: strategy[key] for key in ("unit", "group") if key in strategy}
+
+
 def trials(model, strategy):
     """Random trials of one group."""
     return MODELS[model]["random"].get("trials", SETTINGS["strategies"][strategy]["trials"])
@@ -341,12 +350,9 @@ def trial_shards(wildcards):
 
 
 def random_workbooks(model):
-    """Published names of a model's random workbooks: one a group, and the joined one if several.
-
-    They hold the first random strategy; the published names have room for one.
-    """
+    """Published names of a model's random workbooks: one a group, and the joined one if several."""
     levels, groups = MODELS[model]["random"]["levels"], MODELS[model]["random"]["groups"]
-    size = trials(model, RANDOM[0])
+    size = trials(model, WORKBOOKS)
     names = [interchange.random_file(model, size, levels, k + 1) for k in range(groups)]
     if groups > 1:
         names.append(interchange.joined_random_file(model, size, levels))
@@ -355,14 +361,14 @@ def random_workbooks(model):
 
 def random_size(model):
     """Trials x levels, as in a published workbook's name."""
-    return f"{trials(model, RANDOM[0])}x{MODELS[model]['random']['levels']}"
+    return f"{trials(model, WORKBOOKS)}x{MODELS[model]['random']['levels']}"
 
 
 def trial_range(wildcards):
     """First and last trial of a published workbook."""
-    size = trials(wildcards.model, RANDOM[0])
+    size = trials(wildcards.model, WORKBOOKS)
     if wildcards.group == "concated":
-        return 0, all_trials(wildcards.model, RANDOM[0]) - 1
+        return 0, all_trials(wildcards.model, WORKBOOKS) - 1
     group = int(wildcards.group.removesuffix("group"))
     return (group - 1) * size, group * size - 1
 
@@ -398,6 +404,12 @@ NEEDS = {
         for model in MODELS
         for name in ("solution.json", "mask.csv", "parameters.csv")
     ],
+    "neurons": [
+        path
+        for path, _, strategy, *_ in all_trajectories() + all_trial_tables()
+        if UNITS[strategy] == "neurons"
+    ],
+    "controls": [f"results/{SUITE}/{model}/controls.json" for model in MODELS],
     "gradients": [f"results/{SUITE}/{model}/gradient_change.npz" for model in MODELS],
     "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS],
     "criteria": [
@@ -438,7 +450,12 @@ def strategies_for(module, suite):
             name: {"score": "random" if name == "random" else "published"}
             for name in CLONE.strategies
         }
-    return {name: {"score": entry["score"]} for name, entry in SETTINGS["strategies"].items()}
+    unit = imports.constant(source(module), "UNIT", "heads")
+    return {
+        name: {"score": entry["score"]}
+        for name, entry in SETTINGS["strategies"].items()
+        if entry["unit"] == unit
+    }
 
 
 def published_targets(wildcards):
@@ -521,7 +538,7 @@ wildcard_constraints:
     figure="|".join({*FIGURES, *OF_PUBLISHED["figures"]}),
     table="|".join({*TABLES, *OF_PUBLISHED["tables"]}),
     published="|".join(map(re.escape, PUBLISHED)),
-    size="|".join({random_size(model) for model in MODELS}) if RANDOM else "none",
+    size="|".join({random_size(model) for model in MODELS}) if WORKBOOKS else "none",
     group=r"\d+group|concated",
     archive="|".join(map(re.escape, ARCHIVES)) or "none",
     first=r"\d+",

@@ -74,6 +74,7 @@ rule random_pruning:
         reuse_mb=JOBS["reuse_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
+        unit=unit_of,
         levels=setting("random", "levels"),
         seed=SETTINGS["seed"],
         tokens=JOBS["batch_tokens"],
@@ -125,3 +126,29 @@ rule gradient_change:
         threads=JOBS["threads"],
     script:
         "../scripts/gradient_change.py"
+
+
+rule measure_controls:
+    input:
+        rows="results/{suite}/{model}/dataset/rows.parquet",
+        splits="results/{suite}/{model}/dataset/splits.json",
+        checkpoint="results/{suite}/{model}/checkpoint",
+        code=code("measure_controls"),
+    output:
+        "results/{suite}/{model}/controls.json",
+    log:
+        "results/{suite}/logs/measure_controls/{model}.log",
+    conda:
+        "../envs/torch.yaml"
+    threads: JOBS["threads"]
+    resources:
+        gpu=1,
+        mem_mb=memory,
+        runtime=time_limit("measure_controls"),
+    params:
+        dataset_folder=subpath(input.rows, parent=True),
+        tokens=JOBS["batch_tokens"],
+        memory_mb=MEMORY_MB,
+        threads=JOBS["threads"],
+    script:
+        "../scripts/measure_controls.py"

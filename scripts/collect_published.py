@@ -60,7 +60,7 @@ def main(curves, random, output):
     table = pd.concat(parts, ignore_index=True)
     # A model's last point has no head left: that is how many there were.
     table["fraction_pruned"] = table["heads_pruned"] / table.groupby("model")["heads_pruned"].transform("max")
-    table = table.reindex(columns=COLUMNS)
+    table = table.assign(unit="heads").reindex(columns=COLUMNS)
     table = table.astype(dict.fromkeys(("run", "trial", "step", "layer", "head"), "Int64"))
     log.info("%d rows of %d models", len(table), table["model"].nunique())
     with atomic(output) as temporary:

@@ -20,9 +20,10 @@ def trials(path, model, strategy):
     return table.assign(model=model, strategy=strategy)
 
 
-def main(trajectories, random, output):
+def main(trajectories, random, units, output):
     parts = [trajectory(*entry) for entry in trajectories] + [trials(*entry) for entry in random]
-    table = pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
+    table = pd.concat(parts, ignore_index=True)
+    table = table.assign(unit=table["strategy"].map(units)).reindex(columns=COLUMNS)
     table = table.astype(dict.fromkeys(("run", "trial", "step", "layer", "head"), "Int64"))
     log.info("%d rows", len(table))
     with atomic(output) as temporary:
@@ -31,4 +32,4 @@ def main(trajectories, random, output):
 
 if __name__ == "__main__":
     start(snakemake.log[0], "tidy table")
-    main(snakemake.params.trajectories, snakemake.params.random, snakemake.output[0])
+    main(snakemake.params.trajectories, snakemake.params.random, snakemake.params.units, snakemake.output[0])

@@ -3,7 +3,7 @@
 import pandas as pd
 import torch
 
-from gnorm import UserError, batches, checkpoints, surgery
+from gnorm import UserError, batches, checkpoints, masks, surgery
 from gnorm.accounting import modules
 from gnorm.curves import megabytes, stop_point
 from gnorm.evaluate import Evaluation
@@ -82,8 +82,7 @@ def main(
         }
 
     log.info("stop after %d of %d heads", heads.total - heads.left(model), heads.total)
-    with atomic(mask_file) as temporary:
-        pd.DataFrame(heads.kept(model).int().numpy()).to_csv(temporary, index=False, header=False)
+    masks.write(mask_file, heads.kept(model))
     with atomic(parameters_file) as temporary:
         table.to_csv(temporary, index=False)
     write_json(

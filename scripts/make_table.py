@@ -7,7 +7,8 @@ from gnorm.results import Results
 
 def main(name, root, models, strategies, settings, caption, csv, markdown, latex, page):
     module = tables.load(name)
-    made = module.make(Results(root, models, strategies, module.NEEDS), settings)
+    results = Results(root, models, strategies, module.NEEDS, getattr(module, "UNIT", "heads"))
+    made = module.make(results, settings)
     tables.write(made, module.DECIMALS, caption, csv, markdown, latex, page)
 
 

@@ -14,6 +14,7 @@ from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.logs import progress as announce
 from gnorm.memory import token_budget
+from gnorm.neurons import slot_map
 from gnorm.numbers import check_slots
 from gnorm.rows import read, resample
 from gnorm.state import State, job
@@ -57,7 +58,7 @@ class Scorer:
 
         settings = {**self.settings, "seen": seen} if self.shared else self.settings
         found = self.criterion.score(model, self.heads, self.batches, **settings)
-        check_slots(found, f"the score {self.strategy['score']}")
+        check_slots(found, f"the score {self.strategy['score']}", unit=self.heads.unit)
         return found, known
 
     def report_precision(self, model):
@@ -158,8 +159,8 @@ def main(
     score_files,
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
-    heads = head_map(unpruned)
-    tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb)
+    heads = slot_map(unpruned, strategy)  # or neurons
     evaluated = read(dataset_folder, "evaluation")
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
     belongs_to = {

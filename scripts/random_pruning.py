@@ -13,21 +13,37 @@ from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.logs import progress as announce
 from gnorm.memory import token_budget
+from gnorm.neurons import slot_map
 from gnorm.rows import read
 from gnorm.scores.random import order
 from gnorm.state import State, job
 from gnorm.trajectory import replay
 
 
-def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, memory_mb, reuse_mb, state, output):
+def main(
+    dataset_folder,
+    checkpoint,
+    strategy,
+    unit,
+    first,
+    last,
+    levels,
+    seed,
+    tokens,
+    memory_mb,
+    reuse_mb,
+    state,
+    output,
+):
     unpruned, tokenizer = checkpoints.load(checkpoint)
-    heads = head_map(unpruned)
-    tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb)
+    heads = slot_map(unpruned, unit)  # or neurons
     belongs_to = {
         **job("random_pruning", [checkpoint, dataset_folder]),
         "device": unpruned.device.type,
         "tokens": tokens,
         "strategy": strategy,
+        "unit": unit,
         "trials": [first, last],
         "levels": levels,
         "seed": seed,
@@ -74,6 +90,7 @@ if __name__ == "__main__":
         snakemake.params.dataset_folder,
         snakemake.input.checkpoint,
         wildcards.strategy,
+        snakemake.params.unit,
         int(wildcards.first),
         int(wildcards.last),
         snakemake.params.levels,

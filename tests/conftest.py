@@ -105,6 +105,27 @@ def in_float64(model) -> None:
             model.set_submodule(name, Exact(module.weight, module.variance_epsilon))
 
 
+def on_disk(tiny: Tiny, folder: Path) -> Tiny:
+    """Its checkpoint and rows as the rules have them; the model becomes what they load."""
+    import pandas as pd
+    from transformers import AutoModelForSequenceClassification
+
+    from gnorm.files import write_json
+
+    model = AutoModelForSequenceClassification.from_config(tiny.model.config)  # the library's own norms
+    model.load_state_dict(tiny.model.float().state_dict())
+    model.save_pretrained(folder / "checkpoint")
+    tiny.tokenizer.save_pretrained(folder / "checkpoint")
+    tiny.rows = [{**row, "row": i} for i, row in enumerate([row for row in tiny.rows if row["label"] >= 0][:24])]
+    (folder / "dataset").mkdir()
+    pd.DataFrame(tiny.rows).to_parquet(folder / "dataset/rows.parquet")
+    scored, evaluated = list(range(4)), list(range(4, 24))
+    lists = {"train": [], "calibration": scored, "entropy": scored, "evaluation": evaluated}
+    write_json(folder / "dataset/splits.json", lists)
+    tiny.model = model.eval().requires_grad_(False)
+    return tiny
+
+
 @pytest.fixture(params=FAMILIES)
 def tiny(request) -> Tiny:
     return Tiny(request.param)

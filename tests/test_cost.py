@@ -126,6 +126,28 @@ def test_a_score_costs_as_many_passes_as_it_says():
     assert score["both"] == pytest.approx(2 * both_ways)  # at most; here they share none
 
 
+def test_a_strategy_of_neurons_has_a_step_a_group():
+    strategies = {
+        name: {"score": "leave_one_out", "rescore": "never", "unit": unit}
+        for name, unit in (("of_heads", "heads"), ("of_neurons", "neurons"))
+    }
+    suite = load("paper", strategies=strategies, neurons={"group": 64}, solutions={"strategy": "of_heads"})
+    slots = {"BERT": (144, 12 * 48), "ALBERT": (12, 48)}
+    for model, counts in slots.items():
+        rows = suite.settings["models"][model]["rows"]["calibration"]
+        a_pass, evaluation = (suite._pass("forward", model, n) for n in (rows, suite.evaluated(model)))
+        reused = 1 if model == "ALBERT" else cost.REUSED
+        for name, count in zip(strategies, counts, strict=True):
+            expected = cost.KEPT * ((1 + count) * a_pass + count * reused * evaluation)
+            assert suite.prune_heads(model, name, 1, False) - suite.start(model) == pytest.approx(expected)
+
+
+def test_controls_cost_four_evaluations():
+    suite = load("paper")
+    four = 4 * cost.KEPT * suite._pass("forward", "BERT", suite.evaluated("BERT"))
+    assert suite.seconds("measure_controls", {"model": "BERT"}) - suite.start("BERT") == pytest.approx(four)
+
+
 def test_a_comparison_costs_its_scores_and_its_curves():
     few, more = (load("paper", compare=names).compare_criteria("BERT") for names in (["fisher"], ["fisher", "taylor"]))
     suite = load("paper")

@@ -1,6 +1,7 @@
 """Every criterion against its naive definition, on all families, pruned or not; and what it costs."""
 
 import copy
+import math
 
 import oracles
 import pytest
@@ -10,11 +11,13 @@ from scipy.stats import rankdata
 
 from gnorm import UserError, passes, scores, surgery
 from gnorm.batches import in_order
+from gnorm.gates import Gates
 from gnorm.numbers import NotFinite
 from gnorm.scores import (
     attribution,
     fisher,
     gradient,
+    hard_concrete,
     hybrid,
     leave_one_out,
     magnitude,
@@ -151,6 +154,118 @@ def test_shapley_comes_near_all_orders(make_tiny, caplog):
     )
 
 
+def hard_concrete_by_hand(case, steps, rate, penalty, seed):
+    """Log alphas after `steps` of Adam as its authors write it, a slot and a sentence at a time.
+
+    What a gate does to the loss is found by central differences.
+    """
+    kept = [tuple(slot) for slot in case.heads.kept(case.model).nonzero().tolist()]
+    generator, alpha = torch.Generator().manual_seed(seed), dict.fromkeys(kept, 2.0)
+    first, second = dict.fromkeys(kept, 0.0), dict.fromkeys(kept, 0.0)
+
+    def mean_loss(values):
+        with Gates(case.model, case.heads) as gates, torch.no_grad():
+            for slot, value in values.items():
+                gates.values[slot] = value
+            return sum(oracles.loss(case.model, case.tokenizer, row).item() for row in case.rows) / len(case.rows)
+
+    def logistic(x):
+        return 1 / (1 + math.exp(-x))
+
+    for step in range(1, steps + 1):
+        noise = torch.rand(case.heads.shape, generator=generator, dtype=torch.float64)
+        soft = {s: logistic((math.log(noise[s] / (1 - noise[s])) + alpha[s]) / (2 / 3)) for s in kept}
+        drawn = {s: min(1.0, max(0.0, 1.2 * soft[s] - 0.1)) for s in kept}
+        for slot in kept:
+            up, down = (mean_loss(drawn | {slot: drawn[slot] + h}) for h in (1e-5, -1e-5))
+            inside = 0 < 1.2 * soft[slot] - 0.1 < 1
+            through = 1.2 * soft[slot] * (1 - soft[slot]) / (2 / 3) if inside else 0.0
+            # The L0 norm of a gate: the chance that 1.2 soft - 0.1 > 0.
+            likely = logistic(alpha[slot] - 2 / 3 * math.log(0.1 / 1.1))
+            slope = (up - down) / 2e-5 * through + penalty * likely * (1 - likely) / len(kept)
+            first[slot] = 0.9 * first[slot] + 0.1 * slope
+            second[slot] = 0.999 * second[slot] + 0.001 * slope**2
+        for slot in kept:
+            mean, square = first[slot] / (1 - 0.9**step), second[slot] / (1 - 0.999**step)
+            alpha[slot] -= rate * mean / (math.sqrt(square) + 1e-8)
+    result = torch.zeros(case.heads.shape, dtype=torch.float64)
+    for slot, value in alpha.items():
+        result[slot] = value
+    return result
+
+
+def test_hard_concrete(case):
+    case.rows = case.rows[:4]
+    settings = {"steps": 3, "rate": 0.2, "penalty": 0.5, "seed": 5}
+    expected, kept = hard_concrete_by_hand(case, **settings), case.heads.kept(case.model)
+    found = of(case, hard_concrete, **settings)
+    assert (found[~kept] == 0).all() and (found[kept] != hard_concrete.START).all()
+    assert (found - expected).abs().max() < 1e-5  # differences are good for so much
+    assert torch.equal(found, of(case, hard_concrete, **settings))
+    assert not torch.equal(found, of(case, hard_concrete, **settings | {"seed": 6}))
+    assert not any(p.requires_grad or p.grad is not None for p in case.model.parameters())
+
+
+def test_a_drawn_gate_is_not_zero_as_often_as_expected():
+    """The share of draws above 0, and the mean over draws, against the closed form and the quantile function."""
+    log_alpha = torch.tensor([-4.0, -1.0, 0.0, 2.0, 6.0], dtype=torch.float64)
+    uniform = ((torch.arange(100_000, dtype=torch.float64) + 0.5) / 100_000)[:, None]
+    drawn = hard_concrete.sample(log_alpha, uniform)
+    assert drawn.min() == 0 and drawn.max() == 1
+    assert torch.allclose((drawn > 0).double().mean(0), hard_concrete.open_probability(log_alpha), atol=2e-5)
+    assert ((drawn == 0).any(0) & (drawn == 1).any(0))[1:4].all()  # both ends with a probability of their own
+    off = math.log(1 / 11)  # where 1.2 sigmoid - 0.1 is 0
+    assert hard_concrete.trained(torch.tensor([off - 1e-6, off + 1e-6, 5.0])).tolist()[::2] == [0, 1]
+    assert 0 < hard_concrete.trained(torch.tensor([off + 1e-3]))[0] < 1e-3
+
+
+def test_a_high_price_closes_all_gates_and_closed_gates_can_be_cut_out(case, caplog):
+    caplog.set_level("INFO")
+    kept = case.heads.kept(case.model)
+    before = [p.clone() for p in case.model.parameters()]
+    found = of(case, hard_concrete, steps=60, penalty=1000.0)
+    assert (hard_concrete.trained(found)[kept] == 0).all()
+    assert f"{int(kept.sum())} of {int(kept.sum())} gates are closed after 60 steps" in caplog.text
+    free = of(case, hard_concrete, steps=60, penalty=0.0)
+    assert (hard_concrete.trained(free)[kept] > 0).any()
+    assert all(torch.equal(a, b) for a, b in zip(before, case.model.parameters(), strict=True))
+    some = of(case, hard_concrete, steps=60, penalty=0.5)
+    (batch,) = case.batches(ROWS, tokens=10_000)
+    with Gates(case.model, case.heads) as gates, torch.no_grad():
+        gates.values = torch.where(kept, hard_concrete.trained(some), 1.0)
+        expected, closed = case.model(**batch.inputs).logits, gates.closed
+        assert closed and surgery.remove_closed(gates) == closed
+        assert (case.model(**batch.inputs).logits - expected).abs().max() < 1e-12
+        order = sorted(kept.nonzero().tolist(), key=lambda slot: some[tuple(slot)])
+        assert {tuple(slot) for slot in order[: len(closed)]} == set(closed)  # these go first
+
+
+def test_without_a_price_a_useless_gate_stays_and_a_vital_one_opens(planted):
+    tiny, vital = planted
+    found = hard_concrete.score(tiny.model, tiny.heads, tiny.batches(24), steps=30, penalty=0.0)
+    assert found[USELESS] == hard_concrete.START < found[vital]
+
+
+def test_batches_and_memory_do_not_change_trained_gates(make_tiny, monkeypatch):
+    tiny = make_tiny("roberta")
+    tiny.rows = [row for row in tiny.rows if row["label"] >= 0]
+    whole, single = ([*tiny.batches(6, tokens=tokens)] for tokens in (10_000, 1))
+    expected = hard_concrete.score(tiny.model, tiny.heads, single, steps=5)
+    forward, sizes = tiny.model.forward, []
+
+    def short_of_memory(input_ids, **inputs):
+        sizes.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(input_ids, **inputs)
+
+    monkeypatch.setattr(tiny.model, "forward", short_of_memory)
+    assert len(whole) == 1
+    found = hard_concrete.score(tiny.model, tiny.heads, whole, steps=5)
+    assert max(sizes) == 6 and max(sizes[3:]) <= 2
+    assert (found - expected).abs().max() < 1e-9
+
+
 MEMBERS = {"gnorm": {"objective": "task_loss"}, "entropy": {}, "fisher": {}, "magnitude": {}}
 WEIGHTS = {"gnorm": 1.0, "entropy": -0.5, "fisher": 2.0, "magnitude": 0.25}
 
@@ -173,8 +288,9 @@ def test_equal_scores_share_their_rank():
 
 
 ALL = ["gnorm", "gradient", "mask_gradient", "fisher", "taylor", "magnitude", "entropy", "leave_one_out", "random"]
-ALL += ["shapley", "attribution", "hybrid"]
+ALL += ["shapley", "attribution", "hybrid", "hard_concrete"]
 SETTINGS = {
+    "hard_concrete": {"steps": 3},
     "shapley": {"permutations": 3},
     "attribution": {"steps": 2},
     "hybrid": {"of": {"gnorm": 1, "fisher": 1, "taylor": 1, "entropy": -1, "magnitude": 1}, "members": {}},
@@ -243,7 +359,9 @@ def test_a_model_without_heads_has_no_scores(tiny, name):
     assert found.shape == tiny.heads.shape and (found == 0).all()
 
 
-@pytest.mark.parametrize("name", ["gradient", "mask_gradient", "fisher", "taylor", "leave_one_out", "shapley"])
+@pytest.mark.parametrize(
+    "name", ["gradient", "mask_gradient", "fisher", "taylor", "leave_one_out", "shapley", "hard_concrete"]
+)
 def test_a_score_that_is_not_finite_names_its_head(make_tiny, name):
     tiny = make_tiny("bert")
     tiny.model.get_submodule(tiny.heads.blocks[1].value).weight[:] = float("nan")
@@ -311,6 +429,7 @@ def test_a_useless_head_goes_first_and_a_vital_one_last(planted, name):
     tiny, vital = planted
     criterion = scores.load(name)
     settings = {"shapley": {"permutations": 8}, "hybrid": {"of": {"gnorm": 1, "entropy": -1, "magnitude": 1}}}
+    settings["hard_concrete"] = {"steps": 60, "penalty": 0.2}
     found = criterion.score(tiny.model, tiny.heads, tiny.batches(24), **settings.get(name, {}))
     everywhere = torch.ones(tiny.heads.shape, dtype=torch.bool)
     last = choose(found, everywhere, "highest" if criterion.PRUNE == "lowest" else "lowest")

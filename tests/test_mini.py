@@ -122,7 +122,7 @@ def test_the_report_holds_every_figure_and_table(mini):
     ):
         assert f"{name}.png" in text
         assert (mini / f"figures/mini/{name}.pdf").read_bytes().startswith(b"%PDF")
-    for name in ("headline", "areas", "solutions", "parameters", "random", "entropy", "criteria"):
+    for name in ("headline", "areas", "solutions", "parameters", "random", "entropy", "criteria", "controls"):
         assert f"{name}.html" in text
     assert str(ROOT) not in text
 

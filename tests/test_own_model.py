@@ -9,7 +9,8 @@ from examples import handwritten_bert
 from gnorm import batches, search, surgery
 from gnorm.evaluate import Evaluation
 from gnorm.gates import Gates
-from gnorm.scores import entropy, gnorm
+from gnorm.neurons import FeedForward, NeuronMap, neuron_map
+from gnorm.scores import entropy, gnorm, leave_one_out, magnitude
 from gnorm.trajectory import follow
 
 
@@ -54,6 +55,23 @@ def test_pruned_with_the_same_tools(both):
             gates.close(slots)
             assert (own(**batch.inputs).logits - expected).abs().max() < 1e-12
     assert heads.kept(own).all()
+
+
+def test_neurons_are_pruned_with_the_same_tools(both):
+    tiny, own, heads = both
+    (batch,) = tiny.batches(6, tokens=10_000)
+    blocks = tuple(FeedForward((f"layers.{i}.up",), f"layers.{i}.down", (i,)) for i in range(3))
+    neurons, expected = NeuronMap(blocks, groups=4, width=16, hidden=32), neuron_map(tiny.model, 16)
+    made = tiny.batches(4)
+    for criterion in (magnitude, leave_one_out):
+        found = criterion.score(own, neurons, made)
+        assert (found - criterion.score(tiny.model, expected, made)).abs().max() < 1e-12
+    for slots in ([(0, 2), (2, 3)], [(1, group) for group in range(4)]):
+        for model, maps in ((own, (neurons, heads)), (tiny.model, (expected, tiny.heads))):
+            surgery.prune(model, maps[0], slots)
+            surgery.prune(model, maps[1], slots)
+        assert (own(**batch.inputs).logits - tiny.model(**batch.inputs).logits).abs().max() < 1e-12
+        assert torch.equal(neurons.kept(own), expected.kept(tiny.model))
 
 
 def test_the_same_trajectory(both):

@@ -1,6 +1,7 @@
 """Mistakes in the configuration give one line that says what to change."""
 
 import copy
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ def test_defaults_are_filled_in():
         "score": "gnorm",
         "prune": "lowest",
         "rescore": "every_step",
+        "unit": "heads",
         "settings": {"objective": "logit_norm", "granularity": "sentence", "batch_rows": 32, "precision": "float32"},
     }
     assert found["models"]["BERT"]["rows"]["entropy"] == "same" and found["jobs"]["threads"] == 1
@@ -190,6 +192,35 @@ MISTAKES = [
     ("scores.hybrid.combine", "mean", "scores.hybrid.combine: there is no value 'mean'; allowed: sum, product"),
     ("strategies.new", {"score": "magnitude", "settings": {"steps": 1}}, "the score magnitude has no settings"),
     ("strategies.new", {"score": "fisher", "settings": {"objective": "task_loss"}}, "fisher has no settings"),
+    ("scores.hard_concrete.steps", 0, "scores.hard_concrete.steps: must be at least 1, got 0"),
+    ("scores.hard_concrete.rate", 0, "scores.hard_concrete.rate: must be above 0, got 0"),
+    ("scores.hard_concrete.penalty", -1, "scores.hard_concrete.penalty: must be at least 0, got -1"),
+    ("neurons.group", 0, "neurons.group: must be at least 1, got 0"),
+    (
+        "strategies.new",
+        {"score": "fisher", "unit": "neuron"},
+        "strategies.new.unit: there is no value 'neuron'; did you mean 'neurons'?",
+    ),
+    (
+        "strategies.new",
+        {"score": "gnorm", "unit": "neurons"},
+        "strategies.new.unit: gnorm scores heads alone; neurons are scored by fisher, hard_concrete, hybrid, leave_one",
+    ),
+    (
+        "strategies.new",
+        {"score": "hybrid", "unit": "neurons", "settings": {"of": {"fisher": 1, "taylor": 1}}},
+        "strategies.new.unit: taylor scores heads alone",
+    ),
+    (
+        "strategies.random",
+        {"score": "random", "trials": 3, "unit": "neurons"},
+        "strategies.random.unit: the paper's strategy random prunes heads; give the one of neurons another name",
+    ),
+    (
+        "strategies",
+        {"greedy": {"score": "fisher", "unit": "neurons"}},
+        "solutions.strategy: there is no strategy 'greedy_gnorm'",
+    ),
     (
         "strategies.new",
         {"score": "attribution", "settings": {"objective": "task_loss"}},
@@ -245,6 +276,39 @@ def test_compared_criteria_have_their_settings():
     assert found["compare"]["magnitude"] == {} and found["compare"]["shapley"] == {"permutations": 10}
     assert found["models"]["ROBERTA"]["compare"]["gnorm"]["batch_rows"] == 4
     assert found["models"]["BERT"]["compare"]["gnorm"]["batch_rows"] == 32
+
+
+@pytest.mark.parametrize("score", ["gnorm", "gradient", "entropy", "taylor", "attribution"])
+def test_criteria_that_need_attention_do_not_score_neurons(score):
+    with pytest.raises(UserError, match=f"strategies.new.unit: {score} scores heads alone"):
+        settings.load(changed("strategies.new", {"score": score, "unit": "neurons"}), ROOT)
+
+
+def test_strategies_of_neurons_know_their_groups():
+    config = changed("strategies.new", {"score": "fisher", "unit": "neurons"}) | {"neurons": {"group": 32}}
+    found = settings.load(config, ROOT)["models"]["BERT"]["strategies"]
+    assert found["new"]["group"] == 32 and "group" not in found["greedy_gnorm"]
+    with pytest.raises(
+        UserError, match="models.BERT.checkpoint.feed_forward: 128 neurons are no multiple of neurons.gr"
+    ):
+        settings.load(config | {"neurons": {"group": 48}}, ROOT)
+    config["strategies"]["new"] = {"score": "random", "trials": 2, "unit": "neurons"}
+    with pytest.raises(UserError, match="models.ALBERT.random.levels: 2 groups of neurons allow new at most 3, got 9"):
+        settings.load(config | {"neurons": {"group": 64}}, ROOT)
+
+
+def test_examples_can_be_copied():
+    """The commented strategies of config.yaml, and the snippets of the README."""
+    text = (ROOT / "config.yaml").read_text()
+    shown = yaml.safe_load(re.sub(r"^  # (\w+: \{score.*\})$", r"  \1", text, flags=re.M))["strategies"]
+    assert set(shown) - set(CONFIG["strategies"]) == {"hard_concrete", "neurons", "random_neurons"}
+    found = settings.load(CONFIG | {"strategies": shown}, ROOT)["strategies"]
+    assert found["neurons"]["group"] == found["random_neurons"]["group"] == 16 and found["ae"]["unit"] == "heads"
+    snippets = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    snippets = [yaml.safe_load(snippet) for snippet in snippets if "strategies:" in snippet]
+    assert len(snippets) == 4
+    for snippet in snippets:
+        settings.load(CONFIG | snippet | {"strategies": CONFIG["strategies"] | snippet["strategies"]}, ROOT)
 
 
 @pytest.mark.parametrize("path,value,message", MISTAKES)

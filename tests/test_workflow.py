@@ -64,7 +64,8 @@ def test_epsilon_redoes_entropy_and_what_ranks_by_it(smoke, tmp_path, copy_of):
     plan = planned(tree, *SMOKE)
     assert plan["entropy_shard"] == 4 and plan["merge_entropy"] == 2
     assert plan["prune_heads"] == 4  # two models, ae and inverse_ae
-    assert not {"make_dataset", "make_checkpoint", "random_pruning", "find_solution", "gradient_change"} & set(plan)
+    untouched = {"make_dataset", "make_checkpoint", "random_pruning", "find_solution", "gradient_change"}
+    assert not {*untouched, "measure_controls"} & set(plan)
     before = (tree / "results/smoke/BERT/trajectories/greedy_gnorm/run0.csv").stat().st_mtime_ns
     made = snakemake(tree, "results/smoke/tidy.csv", "entropy", *SMOKE)
     assert made.returncode == 0, made.stderr[-3000:]
@@ -79,6 +80,53 @@ def test_adding_a_strategy_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
     plan = planned(tree, *SMOKE)
     assert plan["prune_heads"] == 2 and plan["export_accuracy"] == 2
     assert set(plan) <= {"prune_heads", "export_accuracy"} | AFTER_PRUNING
+
+
+def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
+    """Strategies of neurons run beside those of heads and are compared with none of them."""
+    tree = copy_of(smoke, tmp_path)
+    new = {
+        "trained": {"score": "hard_concrete", "rescore": "never", "settings": {"steps": 5}},
+        "neurons": {"score": "mask_gradient", "unit": "neurons", "rescore": "never"},
+        "random_neurons": {"score": "random", "unit": "neurons", "trials": 4},
+    }
+    edit_config(tree, strategies=new, neurons={"group": 4})
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 4 and plan["random_pruning"] == 3
+    assert plan["export_accuracy"] == 2  # of the trained gates: the authors' files are about heads
+    assert plan["make_table"] == 8  # those of strategies, and the one of neurons
+    untouched = {"make_dataset", "make_checkpoint", "entropy_shard", "find_solution", "measure_controls"}
+    assert not untouched & set(plan)
+    made = snakemake(tree, "tables", "exports", "verdict", "figures/smoke/PruningResults.png", *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    before, after = smoke / "results/smoke", tree / "results/smoke"
+    for name in ("tables/random.csv", "tables/stops.csv", "tables/solutions.csv", "tables/criteria.csv", "verdict.csv"):
+        assert (before / name).read_bytes() == (after / name).read_bytes(), name
+    keys = ["model", "strategy"]
+    areas = [pd.read_csv(root / "tables/areas.csv").set_index(keys).sort_index() for root in (before, after)]
+    pd.testing.assert_frame_equal(areas[0], areas[1].drop("trained", level="strategy"))
+    assert "neurons" not in (after / "tables/headline.csv").read_text()
+    table = pd.read_csv(after / "tables/neurons.csv")
+    assert set(zip(table["model"], table["strategy"], table["groups"], strict=True)) == {
+        (model, strategy, 8) for model in ("BERT", "ALBERT") for strategy in ("neurons", "random_neurons")
+    }
+    assert table["area"].between(0, 1).all()
+    for model, steps in (("BERT", 8), ("ALBERT", 4)):
+        controls = json.loads((after / model / "controls.json").read_text())
+        for run in range(3):
+            raw = pd.read_csv(after / model / f"trajectories/neurons/run{run}.csv")
+            assert len(raw) == steps + 1 and raw["heads_left"].tolist() == list(range(8, -1, -8 // steps))
+            for name, step in (("nothing", 0), ("all neurons", steps)):
+                assert raw.loc[step, ["correct", "parameters"]].tolist() == [
+                    controls[name]["correct"],
+                    controls[name]["parameters"],
+                ]
+        heads = pd.read_csv(after / model / "trajectories/trained/run0.csv")
+        assert controls["all heads"]["correct"] == heads["correct"].iloc[-1]
+        assert controls["all heads"]["parameters"] == heads["parameters"].iloc[-1]
+    tidy = pd.read_csv(after / "tidy.csv")
+    assert set(tidy[tidy["unit"] == "neurons"]["strategy"]) == {"neurons", "random_neurons"}
+    assert not list((after / "experiments_results").glob("*eurons*"))
 
 
 def test_adding_a_model_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
@@ -127,7 +175,7 @@ def test_targets(smoke, tmp_path, copy_of):
     assert planned(tree, "results/smoke/BERT/entropy/shards/0-7.pt", *SMOKE) == {"entropy_shard": 1}
     figures = planned(tree, "figures", *SMOKE)
     assert figures["draw_figure"] == 6 and "write_report" not in figures
-    assert planned(tree, "tables", *SMOKE)["make_table"] == 9
+    assert planned(tree, "tables", *SMOKE)["make_table"] == 10
     assert planned(tree, "report", *SMOKE)["write_report"] == 1
 
 
@@ -163,7 +211,7 @@ def test_aggregates_follow_from_raw_files(smoke):
         trials = pd.read_csv(folder / f"{model}/random/trials.csv")
         expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
         assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
-    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 10
+    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 11
 
 
 def test_nothing_is_left_behind(smoke):

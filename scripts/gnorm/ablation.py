@@ -10,7 +10,7 @@ from torch import nn
 from gnorm import objectives
 from gnorm.batches import Batch
 from gnorm.evaluate import reused
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.numbers import check_logits
 from gnorm.surgery import Slot, gated
 
@@ -21,7 +21,7 @@ class Ablation:
     Layers below the lowest one whose gates differ from the last call's are not run again.
     """
 
-    def __init__(self, model: nn.Module, heads: HeadMap, batch: Batch):
+    def __init__(self, model: nn.Module, heads: SlotMap, batch: Batch):
         self.model, self.heads, self.batch = model, heads, batch.to(model.device)
         untied = heads.shape[0] == heads.layers and heads.layer_names
         self.kept_layers = tuple(range(heads.layers - 1)) if untied else ()
@@ -41,5 +41,5 @@ class Ablation:
         return objectives.of_rows(logits.double(), self.batch.labels, "task_loss").cpu()
 
 
-def slots_left(model: nn.Module, heads: HeadMap) -> list[Slot]:
+def slots_left(model: nn.Module, heads: SlotMap) -> list[Slot]:
     return [(row, head) for row, head in heads.kept(model).nonzero().tolist()]

@@ -275,13 +275,20 @@ def rounds(strategy: dict, steps: int) -> int:
     return -(-steps // every)
 
 
-def steps_until(stop: dict, of: Shape) -> int:
+def slots_of(strategy: dict, of: Shape) -> int:
+    """Steps of a strategy's whole trajectory."""
+    if strategy["unit"] == "heads":
+        return of.slots
+    return of.feed_forward // strategy["group"] * (1 if of.tied else of.layers)
+
+
+def steps_until(stop: dict, of: Shape, slots: int) -> int:
     """Steps of a trajectory; one that ends at a drop of accuracy may be as long as any."""
-    most, a_step = float(of.slots), of.layers if of.tied else 1
+    most, a_step = float(slots), of.layers if of.tied else 1
     if stop.get("heads") is not None:
         most = min(most, stop["heads"] / a_step)
     if stop.get("fraction") is not None:
-        most = min(most, stop["fraction"] * of.slots)
+        most = min(most, stop["fraction"] * slots)
     return int(most)
 
 
@@ -315,7 +322,7 @@ class Estimator:
             return self.prune_heads(model, wildcards["strategy"], runs, shards)
         if rule in ("entropy_shard", "random_pruning"):
             return getattr(self, rule)(model, part)
-        if rule in ("make_checkpoint", "gradient_change", "compare_criteria"):
+        if rule in ("make_checkpoint", "gradient_change", "compare_criteria", "measure_controls"):
             return getattr(self, rule)(model)
         return self.start(model) if rule in WITH_MODEL else PLAIN
 
@@ -333,12 +340,13 @@ class Estimator:
     def prune_heads(self, model: str, strategy: str, runs: int, shards: bool) -> float:
         entry = self.settings["models"][model]
         plan, rows, of = entry["strategies"][strategy], entry["rows"], self.shapes[model]
-        steps = steps_until(self.settings["stop"], of)
+        slots = slots_of(plan, of)
+        steps = steps_until(self.settings["stop"], of, slots)
         scored = rows["calibration"]
         if plan["score"] == "entropy" and rows["entropy"] != "same":
             scored = rows["entropy"]
         times = 0 if shards else rounds(plan, steps)
-        score = times * self._score(plan["score"], plan["settings"], model, scored)
+        score = times * self._score(plan["score"], plan["settings"], model, scored, slots)
         evaluated = self.evaluated(model)
         if plan["rescore"] == "every_step" and plan["score"] != "entropy":  # scoring predicts the rows it meets
             if rows["evaluation"] == "same":
@@ -348,12 +356,12 @@ class Estimator:
         reused = 1.0 if of.tied or not self.settings["jobs"]["reuse_mb"] else REUSED
         return self.start(model) + runs * KEPT * (score + steps * reused * self._pass("forward", model, evaluated))
 
-    def _score(self, score: str, settings: dict, model: str, rows: float) -> float:
+    def _score(self, score: str, settings: dict, model: str, rows: float, slots: int) -> float:
         """One score of the unpruned model."""
         if score == "entropy":
             return self._pass("entropy", model, rows)
         of = self.shapes[model]
-        forward, backward = effort.of_criterion(score, settings, of.slots, of.layers)
+        forward, backward = effort.of_criterion(score, settings, slots, of.layers)
         alone = self._pass("forward", model, max(0, forward - backward) * rows)
         return alone + self._pass("scoring", model, backward * rows)
 
@@ -361,7 +369,8 @@ class Estimator:
         """Entropies are in the shards."""
         entry = self.settings["models"][model]
         rows, compared = entry["rows"]["calibration"], entry["compare"]
-        scored = sum(self._score(s, own, model, rows) for s, own in compared.items() if s != "entropy")
+        slots = self.shapes[model].slots
+        scored = sum(self._score(s, own, model, rows, slots) for s, own in compared.items() if s != "entropy")
         evaluated = (
             len(compared) * (entry["random"]["levels"] - 1) * self._pass("forward", model, self.evaluated(model))
         )
@@ -373,6 +382,10 @@ class Estimator:
 
     def gradient_change(self, model: str) -> float:
         return START + 3 * (self.start(model) - START)
+
+    def measure_controls(self, model: str) -> float:
+        """Of the untouched model and of what is left without heads, without neurons and without both."""
+        return self.start(model) + 4 * KEPT * self._pass("forward", model, self.evaluated(model))
 
     def memory_mb(self, model: str) -> int:
         """What a job with this model asks for: the suite's `memory_mb`, or what its size needs on a CPU.

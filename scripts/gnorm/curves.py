@@ -12,7 +12,7 @@ from gnorm import UserError
 def counts(slots: int, levels: int) -> list[int]:
     """How many slots are pruned at each level, evenly from none to all."""
     if levels > slots + 1:
-        raise UserError(f"random.levels is {levels}, but {slots} prunable heads allow at most {slots + 1}")
+        raise UserError(f"random.levels is {levels}, but {slots} prunable slots allow at most {slots + 1}")
     return [round(i * slots / (levels - 1)) for i in range(levels)]
 
 

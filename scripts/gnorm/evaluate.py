@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from gnorm.batches import Batch, each, out_of_memory
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.logs import log
 from gnorm.numbers import check_logits
 
@@ -34,7 +34,7 @@ class Evaluation:
     fit into `memory_mb`: all of them, or every second, third, ... Rows must have a class.
     """
 
-    def __init__(self, batches: list[Batch], heads: HeadMap, memory_mb: int = 0):
+    def __init__(self, batches: list[Batch], heads: SlotMap, memory_mb: int = 0):
         self.batches, self.heads = batches, heads
         self.kept_layers = self._affordable(memory_mb)
         self.stored: WeakKeyDictionary[Batch, dict[int, torch.Tensor]] = WeakKeyDictionary()  # layer -> its output
@@ -108,7 +108,7 @@ class Evaluation:
 
 @contextmanager
 def reused(
-    model: nn.Module, heads: HeadMap, stored: dict[int, torch.Tensor], kept_layers: Sequence[int]
+    model: nn.Module, heads: SlotMap, stored: dict[int, torch.Tensor], kept_layers: Sequence[int]
 ) -> Iterator[None]:
     """Skip the layers up to the last one whose output is in `stored`; keep there what the others give.
 

@@ -1,6 +1,6 @@
-"""A gate for every head: what the head gives is multiplied by it before the output projection.
+"""A gate for every head, or group of neurons: what it gives is multiplied by the gate before the output projection.
 
-1 leaves a head as it is, 0 switches it off, anything between weakens it, and nothing is lost:
+1 leaves a slot as it is, 0 switches it off, anything between weakens it, and nothing is lost:
 setting a gate back to 1 gives the model back, to the last bit.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 
 Slot = tuple[int, int]
 
@@ -23,7 +23,7 @@ class Gates:
     A slot that has been pruned has no gate: its value is not read.
     """
 
-    def __init__(self, model: nn.Module, heads: HeadMap):
+    def __init__(self, model: nn.Module, heads: SlotMap):
         self.model, self.heads = model, heads
         self.values = torch.ones(heads.shape, dtype=torch.float64)
         self._handles: list = []
@@ -62,7 +62,7 @@ class Gates:
             self[tuple(slot)] = 0
 
     def open(self, slots: Iterable[Slot] | None = None) -> None:
-        """Give heads back; without `slots` all of them."""
+        """Give slots back; without `slots` all of them."""
         for slot in torch.ones(self.heads.shape).nonzero().tolist() if slots is None else slots:
             self[tuple(slot)] = 1
 

@@ -53,8 +53,47 @@ class Block:
         return [(name, (part,)) for part, name in enumerate(self.projections)]
 
 
+class SlotMap:
+    """What can be pruned, in rows of slots: a row is a block of weights, a slot so many of the output's input columns.
+
+    Gates, the criteria that look at gates or losses, evaluation and the pruning loop need no more of a map.
+    """
+
+    unit: str  # what a slot is called
+    blocks: tuple  # each with the projection `output`, the `projections` before it and the `layers` that run it
+    width: int  # of a slot: input columns of `output`
+    hidden: int
+    layer_names: tuple[str, ...]
+    shape: tuple[int, int]  # rows and slots of a row: the shape of a score
+    parts: tuple[str, ...]  # of a slot's weights, for `of_slots`
+    textpruner = False
+
+    def kept(self, model: nn.Module) -> torch.Tensor:
+        """True for every slot still in the model."""
+        raise NotImplementedError
+
+    def of_slots(self, model: nn.Module, row: int, part: str) -> torch.Tensor:
+        """A part of the weights by kept slot: slots x width x hidden."""
+        raise NotImplementedError
+
+    @property
+    def layers(self) -> int:
+        return sum(len(block.layers) for block in self.blocks)
+
+    @property
+    def total(self) -> int:
+        """Slots of the unpruned model, tied ones counted in every layer."""
+        return self.layers * self.shape[1]
+
+    def left(self, model: nn.Module) -> int:
+        """Slots still in the model, tied ones counted in every layer."""
+        per_row = self.kept(model).sum(1).tolist()
+        return sum(count * len(block.layers) for count, block in zip(per_row, self.blocks, strict=True))
+
+
 @dataclass(frozen=True)
-class HeadMap:
+class HeadMap(SlotMap):
+    unit, parts = "head", PARTS
     blocks: tuple[Block, ...]
     heads: int  # slots in each block, before pruning
     width: int  # of a slot: rows of W_Q, columns of W_O
@@ -79,29 +118,13 @@ class HeadMap:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Slots as (rows, heads): the shape of a score."""
         return len(self.blocks), self.heads
 
-    @property
-    def layers(self) -> int:
-        return sum(len(block.layers) for block in self.blocks)
-
-    @property
-    def total(self) -> int:
-        """Heads of the unpruned model, tied ones counted in every layer."""
-        return self.layers * self.heads
-
     def kept(self, model: nn.Module) -> torch.Tensor:
-        """True for every slot still in the model."""
         mask = torch.ones(self.shape, dtype=torch.bool)
         for row, pruned in pruned_heads(model).items():
             mask[int(row), list(pruned)] = False
         return mask
-
-    def left(self, model: nn.Module) -> int:
-        """Heads still in the model, tied ones counted in every layer."""
-        per_row = self.kept(model).sum(1).tolist()
-        return sum(count * len(block.layers) for count, block in zip(per_row, self.blocks, strict=True))
 
     def to_slots(self, per_layer: torch.Tensor) -> torch.Tensor:
         """Layers x heads to slots: the mean over the layers that share a slot."""
@@ -185,6 +208,8 @@ class Layout:
     key: str
     value: str
     output: str
+    up: tuple[str, ...]  # of the feed-forward layer: what gives its neurons, then what gates them if that is another
+    down: str
     inner: str = "intermediate_size"  # in the configuration
     causal: bool = False
     counts: tuple[str, ...] = ()  # attributes of the attention module that count heads
@@ -202,6 +227,8 @@ _BERT_LIKE = Layout(
     f"{_SELF}.key",
     f"{_SELF}.value",
     "attention.output.dense",
+    up=("intermediate.dense",),
+    down="output.dense",
     textpruner=True,
 )
 _ATTENTION = "albert_layers.0.attention"
@@ -212,6 +239,8 @@ _ALBERT = Layout(
     f"{_ATTENTION}.key",
     f"{_ATTENTION}.value",
     f"{_ATTENTION}.dense",
+    up=("albert_layers.0.ffn",),
+    down="albert_layers.0.ffn_output",
     textpruner=True,
 )
 _DISTILBERT = Layout(
@@ -221,6 +250,8 @@ _DISTILBERT = Layout(
     "attention.k_lin",
     "attention.v_lin",
     "attention.out_lin",
+    up=("ffn.lin1",),
+    down="ffn.lin2",
     inner="hidden_dim",
     counts=("n_heads",),
     sizes=("dim",),
@@ -232,6 +263,8 @@ _GPT2 = Layout(
     "attn.c_attn",
     "attn.c_attn",
     "attn.c_proj",
+    up=("mlp.c_fc",),
+    down="mlp.c_proj",
     inner="n_inner",
     causal=True,
     counts=("num_heads",),
@@ -244,6 +277,8 @@ _GROUPED = Layout(
     "self_attn.k_proj",
     "self_attn.v_proj",
     "self_attn.o_proj",
+    up=("mlp.up_proj", "mlp.gate_proj"),
+    down="mlp.down_proj",
     causal=True,
     repeats="num_key_value_groups",
     reloads=False,
@@ -274,22 +309,11 @@ def head_map(model: nn.Module) -> HeadMap:
     if config.model_type not in LAYOUTS:
         known = ", ".join(sorted(LAYOUTS))
         raise UserError(f"no head map for model type {config.model_type!r} (known: {known}): gnorm.search may find one")
-    layout = LAYOUTS[config.model_type]
-    backbone = getattr(model, model.base_model_prefix, model)
-    prefix = "" if backbone is model else f"{model.base_model_prefix}."
-    layers = config.num_hidden_layers
-    if config.model_type == "albert":
-        if config.inner_group_num != 1:
-            raise UserError("ALBERT with inner_group_num other than 1 is not supported")
-        groups = config.num_hidden_groups
-        shared = [tuple(i for i in range(layers) if i * groups // layers == g) for g in range(groups)]
-    else:
-        shared = [(i,) for i in range(layers)]
-    names = [prefix + layout.layer.format(i=i) for i in range(len(shared))]
+    layout, placed = LAYOUTS[config.model_type], places(model)
     parts = ("attention", *PARTS)
     blocks = tuple(
-        Block(**{part: f"{name}.{getattr(layout, part)}" for part in parts}, layers=group)
-        for name, group in zip(names, shared, strict=True)
+        Block(**{part: f"{name}.{getattr(layout, part)}" for part in parts}, layers=layers)
+        for name, layers in placed.items()
     )
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -297,7 +321,7 @@ def head_map(model: nn.Module) -> HeadMap:
     return HeadMap(
         blocks,
         hidden=config.hidden_size,
-        layer_names=tuple(names),
+        layer_names=tuple(placed),
         inner=getattr(config, layout.inner) or 0,
         causal=layout.causal,
         counts=dict.fromkeys(layout.counts, 1) | dict.fromkeys(layout.sizes, slots["width"]),
@@ -306,6 +330,21 @@ def head_map(model: nn.Module) -> HeadMap:
         reloads=layout.reloads,
         **slots,
     )
+
+
+def places(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """A known family's modules that hold a layer's weights, by name, with the layers that run each."""
+    config = model.config
+    backbone = getattr(model, model.base_model_prefix, model)
+    prefix = "" if backbone is model else f"{model.base_model_prefix}."
+    layers = config.num_hidden_layers
+    shared = [(i,) for i in range(layers)]
+    if config.model_type == "albert":
+        if config.inner_group_num != 1:
+            raise UserError("ALBERT with inner_group_num other than 1 is not supported")
+        groups = config.num_hidden_groups
+        shared = [tuple(i for i in range(layers) if i * groups // layers == g) for g in range(groups)]
+    return {prefix + LAYOUTS[config.model_type].layer.format(i=i): of for i, of in enumerate(shared)}
 
 
 def keep(model: nn.Module, heads: HeadMap) -> None:

@@ -44,11 +44,13 @@ def closure(*sources: Path) -> list[Path]:
     return sorted(found - set(sources))
 
 
-def constant(source: Path, name: str):
+def constant(source: Path, name: str, *default):
     """The literal assigned to `name` in a module, without importing it."""
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and any(getattr(t, "id", None) == name for t in node.targets):
             return ast.literal_eval(node.value)
+    if default:
+        return default[0]
     raise KeyError(f"{source} does not set {name}")
 
 

@@ -11,14 +11,14 @@ from gnorm import UserError
 
 if TYPE_CHECKING:
     from gnorm.batches import Batch
-    from gnorm.heads import HeadMap
+    from gnorm.heads import SlotMap
 
 
 class NotFinite(UserError):
     """A NaN or an infinity: nothing computed from it means anything."""
 
 
-def check_logits(model: nn.Module, heads: HeadMap, batch: Batch, logits: torch.Tensor) -> None:
+def check_logits(model: nn.Module, heads: SlotMap, batch: Batch, logits: torch.Tensor) -> None:
     """Stop at the first row whose logits are not finite, and name the head where that begins."""
     if logits.isfinite().all():
         return
@@ -27,17 +27,17 @@ def check_logits(model: nn.Module, heads: HeadMap, batch: Batch, logits: torch.T
     raise NotFinite(f"the model's logits are not finite for row {batch.rows[at]}: {where}")
 
 
-def check_slots(values: torch.Tensor, what: str, rows: torch.Tensor | None = None) -> None:
-    """Stop at the first value that is not finite; the last two dimensions are layers and heads, the first is rows."""
+def check_slots(values: torch.Tensor, what: str, rows: torch.Tensor | None = None, unit: str = "head") -> None:
+    """Stop at the first value that is not finite; the last two dimensions are layers and slots, the first is rows."""
     if values.isfinite().all():
         return
-    *before, layer, head = (~values.isfinite()).nonzero()[0].tolist()
-    value = values[(*before, layer, head)].item()
+    *before, layer, slot = (~values.isfinite()).nonzero()[0].tolist()
+    value = values[(*before, layer, slot)].item()
     of = f" for row {rows[before[0]]}" if rows is not None else ""
-    raise NotFinite(f"{what} of layer {layer}, head {head} is {value}{of}")
+    raise NotFinite(f"{what} of layer {layer}, {unit} {slot} is {value}{of}")
 
 
-def _origin(model: nn.Module, heads: HeadMap, batch: Batch) -> str:
+def _origin(model: nn.Module, heads: SlotMap, batch: Batch) -> str:
     """Where the first value that is not finite turns up in a forward pass of one row."""
     found: list[str] = []
 
@@ -48,9 +48,11 @@ def _origin(model: nn.Module, heads: HeadMap, batch: Batch) -> str:
             if not found and not good.all():
                 bad = [kept[i] for i in (~good).nonzero().flatten().tolist()]
                 if len(bad) < len(kept) or len(kept) == 1:
-                    found.append(f"it begins in layer {layer}, head {bad[0]}")
+                    found.append(f"it begins in layer {layer}, {heads.unit} {bad[0]}")
                 else:
-                    found.append(f"it begins at or below layer {layer}, in all heads from head {bad[0]}")
+                    found.append(
+                        f"it begins at or below layer {layer}, in all {heads.unit}s from {heads.unit} {bad[0]}"
+                    )
 
         return look
 
@@ -68,4 +70,4 @@ def _origin(model: nn.Module, heads: HeadMap, batch: Batch) -> str:
     finally:
         for handle in handles:
             handle.remove()
-    return found[0] if found else f"it begins above the heads of layer {heads.layers - 1}"
+    return found[0] if found else f"it begins above the {heads.unit}s of layer {heads.layers - 1}"

@@ -23,14 +23,14 @@ from torch import nn
 
 from gnorm import UserError, effort, objectives, scores
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap, eager, projection
+from gnorm.heads import HeadMap, SlotMap, eager, projection
 from gnorm.numbers import check_logits, check_slots
 
 # Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
 # anywhere from 1e-26 to 1e10. A power of two rounds nothing.
 SCALE = 2.0**30
 
-Signal = Callable[[nn.Module, HeadMap, Batch], AbstractContextManager[torch.Tensor]]
+Signal = Callable[[nn.Module, SlotMap, Batch], AbstractContextManager[torch.Tensor]]
 Seen = Callable[[Batch, torch.Tensor], None]
 
 
@@ -54,7 +54,7 @@ def _reading(criterion: ModuleType, settings: dict) -> Reading | None:
 
 def of_all(
     model: nn.Module,
-    heads: HeadMap,
+    heads: SlotMap,
     batches: list[Batch],
     wanted: Mapping[str, dict],
     seed: int = 0,
@@ -73,7 +73,7 @@ def of_all(
     return {name: found[name] for name in wanted}
 
 
-def cost_of_all(model: nn.Module, heads: HeadMap, wanted: Mapping[str, dict]) -> tuple[int, int]:
+def cost_of_all(model: nn.Module, heads: SlotMap, wanted: Mapping[str, dict]) -> tuple[int, int]:
     """How often each row goes forward and backward for the scores of several criteria."""
     kept = heads.kept(model)
     layers = sum(len(block.layers) for block, still in zip(heads.blocks, kept, strict=True) if still.any())
@@ -94,7 +94,7 @@ def cost_of_all(model: nn.Module, heads: HeadMap, wanted: Mapping[str, dict]) ->
 
 def read(
     model: nn.Module,
-    heads: HeadMap,
+    heads: SlotMap,
     batches: list[Batch],
     readings: Mapping[str, Reading],
     seen: Seen | None = None,
@@ -119,7 +119,7 @@ def _means(model, heads, batches, objective, precision, group, seen) -> dict[str
         weights = objectives.weights(batch, objective)
         for name, reading in group.items():
             values = reading.of_rows(*(read_off[signal] for signal in reading.signals)).cpu()
-            check_slots(values, f"the {name} of a row,", batch.rows)
+            check_slots(values, f"the {name} of a row,", batch.rows, heads.unit)
             totals[name] = totals.get(name, 0) + torch.einsum("b,b...->...", weights, values)
         rows += weights.sum().item()
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
@@ -130,7 +130,7 @@ def _means(model, heads, batches, objective, precision, group, seen) -> dict[str
 
 def backward(
     model: nn.Module,
-    heads: HeadMap,
+    heads: SlotMap,
     batch: Batch,
     signals: tuple[Signal, ...],
     objective: str | Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
@@ -160,8 +160,8 @@ def backward(
 
 
 @contextmanager
-def lowest_projections(model: nn.Module, heads: HeadMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
-    """Where the graph starts, as weights are frozen: the lowest projections with a head, from row `first` on."""
+def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
+    """Where the graph starts, as weights are frozen: the lowest projections with a slot, from row `first` on."""
     roots: list[torch.Tensor] = []
 
     def start(_module, _args, output):
@@ -181,7 +181,7 @@ def lowest_projections(model: nn.Module, heads: HeadMap, first: int = 0) -> Iter
 
 
 @contextmanager
-def gate_gradients(model: nn.Module, heads: HeadMap, batch: Batch) -> Iterator[torch.Tensor]:
+def gate_gradients(model: nn.Module, heads: SlotMap, batch: Batch) -> Iterator[torch.Tensor]:
     """d objective / d gate of each row, rows x slots.
 
     The gate multiplies a head's output, so its gradient is the sum of output times gradient; one gate serves

@@ -1,9 +1,9 @@
 """Pruned models as folders that plain transformers loads, with the same outputs.
 
 Where the library rebuilds a pruned model from its configuration, the folder holds what is left. Where it
-cannot (Llama, Qwen2; GPT-2 and DistilBERT with a layer that has no heads), the folder has the unpruned
-shapes with zeros for the removed heads, and `zeroed_heads` in its configuration lists them: `load` cuts
-them out again.
+cannot (Llama, Qwen2; GPT-2 and DistilBERT with a layer that has no heads; neurons, in any family), the folder has
+the unpruned shapes with zeros for what was removed, and `zeroed_heads` and `zeroed_neurons` in its configuration
+list it: `load` cuts it out again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from transformers.pytorch_utils import Conv1D
 
 from gnorm import checkpoints, surgery
 from gnorm.heads import HeadMap, Repeated, head_map, projection, pruned_heads
+from gnorm.neurons import neuron_map, pruned_neurons, set_pruned
 
 
 def as_it_is(model: nn.Module, heads: HeadMap) -> bool:
     """Whether plain transformers rebuilds the model in its pruned shapes."""
+    return _heads_reload(model, heads) and not pruned_neurons(model)
+
+
+def _heads_reload(model: nn.Module, heads: HeadMap) -> bool:
     kept = heads.kept(model)
     return bool(kept.all() or heads.textpruner or (heads.reloads and kept.any(1).all()))
 
@@ -36,12 +41,25 @@ def load(folder: str | Path, **options) -> tuple[nn.Module, HeadMap, PreTrainedT
     heads, zeroed = head_map(model), getattr(model.config, "zeroed_heads", {})
     surgery.prune(model, heads, [(int(row), head) for row, gone in zeroed.items() for head in gone])
     model.config.zeroed_heads = {}
+    if zeroed := getattr(model.config, "zeroed_neurons", {}):
+        slots = [(int(row), neuron) for row, gone in zeroed.items() for neuron in gone]
+        surgery.prune(model, neuron_map(model, 1), slots)
+        model.config.zeroed_neurons = {}
     return model, heads, tokenizer
 
 
 def with_zeros(model: nn.Module, heads: HeadMap) -> nn.Module:
-    """A copy of a model that lost heads by our own surgery, in its unpruned shapes, with zeros in their place."""
+    """A copy of a pruned model in shapes that the library builds, with zeros for what is gone."""
     model = copy.deepcopy(model)
+    if not _heads_reload(model, heads):
+        _zero_heads(model, heads)
+    if pruned_neurons(model):
+        _zero_neurons(model)
+    return model.requires_grad_(False)
+
+
+def _zero_heads(model: nn.Module, heads: HeadMap) -> None:
+    """Give back the shapes of a model that lost heads by our own surgery."""
     kept = heads.kept(model)
     for row, block in enumerate(heads.blocks):
         if kept[row].all():
@@ -63,7 +81,17 @@ def with_zeros(model: nn.Module, heads: HeadMap) -> nn.Module:
         surgery.give_back_class(attention)
     model.config.zeroed_heads = dict(pruned_heads(model))
     pruned_heads(model).clear()
-    return model.requires_grad_(False)
+
+
+def _zero_neurons(model: nn.Module) -> None:
+    neurons = neuron_map(model, 1)
+    kept = neurons.kept(model)
+    for row in (~kept).any(1).nonzero().flatten().tolist():
+        for name in neurons.blocks[row].up:
+            _spread(model.get_submodule(name), kept[row], outputs=True)
+        _spread(model.get_submodule(neurons.blocks[row].output), kept[row], outputs=False)
+    model.config.zeroed_neurons = pruned_neurons(model)
+    set_pruned(model, {})
 
 
 def _spread(module: nn.Module, columns: torch.Tensor, outputs: bool) -> None:

@@ -18,18 +18,29 @@ TRIALS = ("trial", "heads_pruned", "accuracy")
 # Of the tidy table: one row a step of a trajectory, or a level of a random trial.
 COLUMNS = (
     "model strategy run trial step heads_pruned fraction_pruned layer head score accuracy correct evaluated "
-    "parameters seconds"
+    "parameters seconds unit"
 ).split()
 
 
 class Results:
-    """Reads only what a table or figure says it `NEEDS`: the rule has just those as inputs."""
+    """Reads only what a table or figure says it `NEEDS`: the rule has just those as inputs.
 
-    def __init__(self, root: str | Path, models: dict[str, str], strategies: dict[str, dict], needs: Sequence[str]):
+    Curves are those of one `unit`: a pruned head and a pruned group of neurons are not the same thing.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        models: dict[str, str],
+        strategies: dict[str, dict],
+        needs: Sequence[str],
+        unit: str = "heads",
+    ):
         self.root = Path(root)
         self.models = models  # name in file names -> title
         self.strategies = strategies
         self.needs = needs
+        self.unit = unit
 
     def _path(self, need: str, name: str) -> Path:
         if need not in self.needs:
@@ -37,7 +48,8 @@ class Results:
         return self.root / name
 
     def tidy(self) -> pd.DataFrame:
-        return pd.read_csv(self._path("tidy", "tidy.csv"))
+        table = pd.read_csv(self._path("tidy", "tidy.csv"))
+        return table[table["unit"] == self.unit]
 
     def heads(self, model: str) -> dict:
         return read_json(self._path("heads", f"{model}/heads.json"))
@@ -46,6 +58,9 @@ class Results:
         """Of a model that is trained here."""
         path = self._path("baselines", f"{model}/baselines.json")
         return read_json(path) if path.exists() else None
+
+    def controls(self, model: str) -> dict:
+        return read_json(self._path("controls", f"{model}/controls.json"))
 
     def solution(self, model: str) -> dict:
         return read_json(self._path("solutions", f"solutions/{model}/solution.json"))

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from gnorm import UserError, interchange
+from gnorm import UserError, imports, interchange
 
 # Folders that a model, or a random strategy, would share with something else.
 RESERVED_MODELS = (
@@ -60,6 +60,8 @@ def load(config: dict, root: Path) -> dict:
         _check_paths(entry, f"{name}: models.{model}")
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
     _check_strategies(config, root)
+    for model, entry in suite["models"].items():
+        _check_groups(config["strategies"], entry, f"{name}: models.{model}")
     config["compare"] = _compared(config, root)
     for entry in suite["models"].values():
         rows = entry.pop("batch_rows", None)
@@ -188,15 +190,56 @@ def _check_strategies(config: dict, root: Path) -> None:
         strategy["settings"] = {**config["scores"].get(strategy["score"], {}), **strategy["settings"]}
         if strategy["score"] == "hybrid":
             strategy["settings"] = _hybrid(strategy["settings"], config, scores, where)
+        if strategy["unit"] == "neurons":
+            strategy["group"] = config["neurons"]["group"]
+            _check_neurons(name, strategy, scores, root)
     published: dict[str, str] = {}
     for name in config["strategies"]:
         other = published.setdefault(interchange.strategy_name(name).lower(), name)
         if other != name:
             raise UserError(f"config.yaml: strategies.{name}: its file names would be those of {other!r}")
     wanted = config["solutions"]["strategy"]
-    ranked = [name for name, strategy in config["strategies"].items() if strategy["score"] != "random"]
+    ranked = [
+        name
+        for name, strategy in config["strategies"].items()
+        if strategy["score"] != "random" and strategy["unit"] == "heads"
+    ]
     if wanted not in ranked:
         raise UserError(f"config.yaml: solutions.strategy: there is no {_unknown(wanted, ranked, 'strategy')}")
+
+
+def _check_neurons(name: str, strategy: dict, scores: list[str], root: Path) -> None:
+    """A strategy that prunes neurons has a score that can, and a name that nobody takes for one of heads."""
+    where = f"config.yaml: strategies.{name}"
+    if name in (*interchange.PUBLISHED, "random"):
+        raise UserError(f"{where}.unit: the paper's strategy {name} prunes heads; give the one of neurons another name")
+    folder = root / "scripts" / "gnorm" / "scores"
+    able = [s for s in scores if "neurons" in imports.constant(folder / f"{s}.py", "UNITS", ("heads",))]
+    for score in (strategy["score"], *strategy["settings"].get("members", {})):
+        if score not in able:
+            raise UserError(f"{where}.unit: {score} scores heads alone; neurons are scored by {', '.join(able)}")
+
+
+def _check_groups(strategies: dict, entry: dict, where: str) -> None:
+    """Groups of neurons fit a model that is trained here; of others it is known once they are loaded."""
+    checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
+    if checkpoint["source"] != "train":
+        return
+    neurons = checkpoint["feed_forward"]
+    for name, strategy in strategies.items():
+        if strategy["unit"] == "heads":
+            continue
+        if neurons % strategy["group"]:
+            raise UserError(
+                f"{where}.checkpoint.feed_forward: {neurons} neurons are no multiple of neurons.group in config.yaml, "
+                f"{strategy['group']}; change either"
+            )
+        slots = neurons // strategy["group"] * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
+        if "trials" in strategy and levels > slots + 1:
+            raise UserError(
+                f"{where}.random.levels: {slots} groups of neurons allow {name} at most {slots + 1}, got {levels}; "
+                "lower it, or neurons.group in config.yaml"
+            )
 
 
 def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict:

@@ -1,4 +1,4 @@
-"""Removing heads: structurally, or by a gate that gives the same outputs."""
+"""Removing heads or neurons: structurally, or by a gate that gives the same outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from gnorm.gates import Gates, Slot
-from gnorm.heads import HeadMap, Repeated, projection, pruned_heads
+from gnorm.heads import HeadMap, Repeated, SlotMap, projection, pruned_heads
+from gnorm.neurons import NeuronMap, pruned_neurons, set_pruned
 
 _verbosity = transformers.logging.get_verbosity()
 from textpruner import GeneralConfig, TransformerPruner  # noqa: E402
@@ -21,10 +22,10 @@ from textpruner import GeneralConfig, TransformerPruner  # noqa: E402
 transformers.logging.set_verbosity(_verbosity)  # importing TextPruner turns it up to INFO
 
 
-def prune(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> None:
-    """Cut the slots' rows and columns out of the projections: with TextPruner where it knows the family.
+def prune(model: nn.Module, heads: SlotMap, slots: Iterable[Slot]) -> None:
+    """Cut the slots' rows and columns out of the projections: heads with TextPruner where it knows the family.
 
-    A block may lose all its heads. The new projections are frozen and keep the dtype.
+    A block may lose all its slots. The new projections are frozen and keep the dtype.
     """
     mask = torch.ones(heads.shape)
     for row, head in slots:
@@ -32,9 +33,11 @@ def prune(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> None:
     if heads.textpruner:
         _prune_with_textpruner(model, mask)
     else:
-        after = heads.kept(model) & mask.bool()
-        for row in range(len(heads.blocks)):
-            _cut(model, heads, row, after[row])
+        before = heads.kept(model)
+        after = before & mask.bool()
+        cut = _cut_neurons if isinstance(heads, NeuronMap) else _cut_heads
+        for row in (before != after).any(1).nonzero().flatten().tolist():
+            cut(model, heads, row, before[row], after[row])
     model.requires_grad_(False)
 
 
@@ -52,11 +55,8 @@ def _prune_with_textpruner(model: nn.Module, mask: torch.Tensor) -> None:
         torch.set_default_dtype(default)
 
 
-def _cut(model: nn.Module, heads: HeadMap, row: int, after: torch.Tensor) -> None:
-    """Leave the slots `after` of a row, whose other slots may be gone already."""
-    before = heads.kept(model)[row]
-    if torch.equal(before, after):
-        return
+def _cut_heads(model: nn.Module, heads: HeadMap, row: int, before: torch.Tensor, after: torch.Tensor) -> None:
+    """Leave the slots `after` of those that a row had `before`."""
     block, attention = heads.blocks[row], model.get_submodule(heads.blocks[row].attention)
     own = after[before].repeat_interleave(heads.width)
     used, repeated = heads.sharing(after)
@@ -79,6 +79,15 @@ def _cut(model: nn.Module, heads: HeadMap, row: int, after: torch.Tensor) -> Non
     pruned_heads(model)[row] = sorted([*pruned_heads(model).get(row, []), *gone])
 
 
+def _cut_neurons(model: nn.Module, neurons: NeuronMap, row: int, before: torch.Tensor, after: torch.Tensor) -> None:
+    block, columns = neurons.blocks[row], after[before].repeat_interleave(neurons.width)
+    for name in block.up:
+        _keep(model.get_submodule(name), columns, outputs=True)
+    _keep(model.get_submodule(block.output), columns, outputs=False)
+    gone = (~after).repeat_interleave(neurons.width).nonzero().flatten().tolist()
+    set_pruned(model, pruned_neurons(model) | {row: gone})
+
+
 def _keep(module: nn.Module, columns: torch.Tensor, outputs: bool) -> None:
     """Cut a projection to some of its output or input columns."""
     columns = columns.to(module.weight.device)
@@ -93,6 +102,15 @@ def set_size(module: nn.Module, size: int, outputs: bool) -> None:
     """What a projection says of its number of output or input columns."""
     names = ("nf", "nx") if isinstance(module, Conv1D) else ("out_features", "in_features")
     setattr(module, names[0] if outputs else names[1], size)
+    if isinstance(module, Conv1D) and not outputs:
+        module.__class__ = Conv1D if size else _BiasAlone
+
+
+class _BiasAlone(Conv1D):
+    """A `Conv1D` without inputs, whose own forward cannot reshape a tensor of no columns."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.bias.expand(*x.shape[:-1], self.nf)
 
 
 @cache
@@ -125,7 +143,7 @@ def give_back_class(attention: nn.Module) -> None:
 
 
 def remove_closed(gates: Gates) -> list[Slot]:
-    """Prune the heads whose gates are exactly 0; the others keep their gates. Outputs stay what they were."""
+    """Prune the slots whose gates are exactly 0; the others keep their gates. Outputs stay what they were."""
     slots = gates.closed
     prune(gates.model, gates.heads, slots)
     gates.attach()
@@ -133,8 +151,8 @@ def remove_closed(gates: Gates) -> list[Slot]:
 
 
 @contextmanager
-def gated(model: nn.Module, heads: HeadMap, slots: Iterable[Slot]) -> Iterator[None]:
-    """Multiply the slots' head outputs by zero while the block runs."""
+def gated(model: nn.Module, heads: SlotMap, slots: Iterable[Slot]) -> Iterator[None]:
+    """Multiply what the slots give by zero while the block runs."""
     with Gates(model, heads) as gates:
         gates.close(slots)
         yield

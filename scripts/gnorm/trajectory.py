@@ -11,7 +11,7 @@ from torch import nn
 
 from gnorm import surgery
 from gnorm.evaluate import Accuracy, Evaluation
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.surgery import Slot
 
 # How far float32 is off on trained weights: scores that are closer may change places with the batch size.
@@ -89,7 +89,7 @@ def near_ties(
 
 def follow(
     model: nn.Module,
-    heads: HeadMap,
+    heads: SlotMap,
     evaluation: Evaluation,
     score: Scorer,
     prune: str = "lowest",
@@ -149,7 +149,7 @@ def follow(
         yield now, taken
 
 
-def lowest_layer(heads: HeadMap, slots: Sequence[Slot], least: int | None = None) -> int | None:
+def lowest_layer(heads: SlotMap, slots: Sequence[Slot], least: int | None = None) -> int | None:
     """The lowest layer that pruning `slots` changes, or `least` if that is lower; None if nothing changes."""
     layers = [min(heads.blocks[row].layers) for row, _ in slots]
     return min(layers + ([] if least is None else [least]), default=None)
@@ -157,7 +157,7 @@ def lowest_layer(heads: HeadMap, slots: Sequence[Slot], least: int | None = None
 
 def replay(
     model: nn.Module,
-    heads: HeadMap,
+    heads: SlotMap,
     evaluation: Evaluation,
     order: Sequence[Slot],
     levels: Sequence[int],

@@ -145,7 +145,8 @@ def logs(tree: Path, *rules: str) -> list[Path]:
     return [path for rule in rules for path in sorted((tree / "results/mini/logs" / rule).rglob("*.log"))]
 
 
-ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "compare_criteria", "gradient_change")
+ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "compare_criteria")
+ON_GPU += ("gradient_change", "measure_controls")
 
 
 def test_the_results_are_those_of_the_local_run(seen, mini):

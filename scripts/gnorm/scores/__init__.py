@@ -3,7 +3,8 @@
 `score(model, heads, batches, **settings)` returns a float64 tensor of slots (rows x
 heads), zero for pruned slots. Settings are those of `scores:` in the configuration. Beside it a module has
 `PRUNE`, the end of the scores that is least important, and `PASSES`, how often each row goes forward and backward
-for one score (see `gnorm.effort`).
+for one score (see `gnorm.effort`). `UNITS` names what it can score, `heads` if it has none: a criterion that needs
+nothing but gates, losses or `of_slots` can score `neurons` too.
 
 A module that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
 A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has

@@ -6,14 +6,15 @@ import torch
 from torch import nn
 
 from gnorm.batches import Batch
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.passes import Reading, Seen, gate_gradients, read
 
 PRUNE = "lowest"
 PASSES = ("1", "1")
+UNITS = ("heads", "neurons")
 
 
-def score(model: nn.Module, heads: HeadMap, batches: list[Batch], seen: Seen | None = None) -> torch.Tensor:
+def score(model: nn.Module, heads: SlotMap, batches: list[Batch], seen: Seen | None = None) -> torch.Tensor:
     return read(model, heads, batches, {"fisher": reading()}, seen)["fisher"]
 
 

@@ -13,15 +13,16 @@ import torch
 from torch import nn
 
 from gnorm.batches import Batch
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.passes import Seen, of_all
 
 PRUNE = "lowest"
+UNITS = ("heads", "neurons")  # as far as its members have them
 
 
 def score(
     model: nn.Module,
-    heads: HeadMap,
+    heads: SlotMap,
     batches: list[Batch],
     of: Mapping[str, float],
     combine: str = "sum",

@@ -11,14 +11,15 @@ from torch import nn
 from gnorm import objectives
 from gnorm.ablation import Ablation, slots_left
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.passes import finite, need_classes
 
 PRUNE = "lowest"
 PASSES = ("1 + slots", "0")  # a pass without a head starts at its layer
+UNITS = ("heads", "neurons")
 
 
-def score(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> torch.Tensor:
+def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tensor:
     # From the top down: the layers below the gated one are always those of the ungated model.
     slots = slots_left(model, heads)[::-1]
     result = torch.zeros(heads.shape, dtype=torch.float64)

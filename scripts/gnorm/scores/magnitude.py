@@ -1,6 +1,7 @@
 """Magnitude: the l2 norms of a head's blocks of W_Q, W_K, W_V and W_O, summed. No data is needed.
 
-Biases are left out, as in Gnorm.
+Of neurons, those of their rows of the projections up and their columns of the one down. Biases are left out, as in
+Gnorm.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ import torch
 from torch import nn
 
 from gnorm.batches import Batch
-from gnorm.heads import PARTS, HeadMap
+from gnorm.heads import SlotMap
 
 PRUNE = "lowest"
 PASSES = ("0", "0")
+UNITS = ("heads", "neurons")
 
 
-def score(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> torch.Tensor:
+def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tensor:
     kept = heads.kept(model)
     total = torch.zeros(heads.shape, dtype=torch.float64)
     for row in range(len(heads.blocks)):
-        for part in PARTS if kept[row].any() else ():
+        for part in heads.parts if kept[row].any() else ():
             total[row, kept[row]] += heads.of_slots(model, row, part).double().norm(dim=(1, 2)).cpu()
     return total

@@ -11,15 +11,16 @@ import torch
 from torch import nn
 
 from gnorm.batches import Batch
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.passes import Reading, Seen, gate_gradients, read
 
 PRUNE = "lowest"
 PASSES = ("1", "1")
+UNITS = ("heads", "neurons")
 
 
 def score(
-    model: nn.Module, heads: HeadMap, batches: list[Batch], normalize: bool = False, seen: Seen | None = None
+    model: nn.Module, heads: SlotMap, batches: list[Batch], normalize: bool = False, seen: Seen | None = None
 ) -> torch.Tensor:
     return read(model, heads, batches, {"mask_gradient": reading(normalize)}, seen)["mask_gradient"]
 

@@ -8,13 +8,14 @@ import torch
 from torch import nn
 
 from gnorm.batches import Batch
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 
 PRUNE = "lowest"
 PASSES = ("0", "0")
+UNITS = ("heads", "neurons")
 
 
-def score(model: nn.Module, heads: HeadMap, batches: list[Batch], seed: int = 0) -> torch.Tensor:
+def score(model: nn.Module, heads: SlotMap, batches: list[Batch], seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(heads.shape, generator=generator, dtype=torch.float64) * heads.kept(model)
 

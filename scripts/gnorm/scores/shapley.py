@@ -13,18 +13,19 @@ from torch import nn
 from gnorm import objectives
 from gnorm.ablation import Ablation, slots_left
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap
+from gnorm.heads import SlotMap
 from gnorm.logs import log
 from gnorm.passes import finite, need_classes
 from gnorm.scores.random import order
 
 PRUNE = "lowest"
 PASSES = ("2 + permutations * (slots - 1)", "0")  # every order has the same first and last model
+UNITS = ("heads", "neurons")
 
 
 def score(
     model: nn.Module,
-    heads: HeadMap,
+    heads: SlotMap,
     batches: list[Batch],
     permutations: int = 10,
     seed: int = 0,
@@ -46,7 +47,7 @@ def score(
     return finite(found.mean(0), "shapley")
 
 
-def samples(model: nn.Module, heads: HeadMap, batches: list[Batch], permutations: int, seed: int) -> torch.Tensor:
+def samples(model: nn.Module, heads: SlotMap, batches: list[Batch], permutations: int, seed: int) -> torch.Tensor:
     """The rise of the mean loss at each head's turn, orders x slots."""
     slots = slots_left(model, heads)
     orders = [order(slots, "shapley", seed, i) for i in range(permutations)]

@@ -2,7 +2,8 @@
 
 A module has a docstring (its caption in the report), `NEEDS` (what it reads of the
 results, see `gnorm.results`) and `make(results, settings)`, which returns a data frame.
-`DECIMALS` says how the columns are rounded for reading; the CSV keeps every digit.
+`DECIMALS` says how the columns are rounded for reading; the CSV keeps every digit. `UNIT` is what its strategies prune,
+`heads` if it has none.
 """
 
 from __future__ import annotations

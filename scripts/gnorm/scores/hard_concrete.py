@@ -1,0 +1,101 @@
+"""Hard concrete: how far open a head's gate stays when gates are trained with a price on open ones (Voita et al. 2019).
+
+The weights stay frozen; each slot has a gate with one trained number, log alpha. A gate is drawn from the hard
+concrete distribution (Louizos et al. 2018), which is exactly 0 and exactly 1 with a probability each. What Adam lowers
+is the mean loss of the rows plus `penalty` times the expected share of gates that are not 0. A step is one pass of all
+rows through one draw of the gates, so how rows are cut into batches changes nothing. The score is log alpha: slots
+whose gate is exactly 0 after training (`trained`) have the lowest.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from gnorm import objectives
+from gnorm.batches import Batch, each
+from gnorm.gates import Gates
+from gnorm.heads import SlotMap
+from gnorm.logs import log
+from gnorm.numbers import check_logits
+from gnorm.passes import finite, need_classes
+
+PRUNE = "lowest"
+PASSES = ("steps", "steps")
+UNITS = ("heads", "neurons")
+
+# The distribution's temperature, and the ends of the stretched interval that is cut to [0, 1].
+BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
+START = 2.0  # log alpha before training: nearly open
+
+
+def score(
+    model: nn.Module,
+    heads: SlotMap,
+    batches: list[Batch],
+    steps: int = 100,
+    rate: float = 0.1,
+    penalty: float = 1.0,
+    seed: int = 0,
+) -> torch.Tensor:
+    kept = heads.kept(model)
+    log_alpha = torch.where(kept, START, 0.0).double().requires_grad_()
+    if not kept.any():
+        return log_alpha.detach()
+    generator = torch.Generator().manual_seed(seed)
+    adam = torch.optim.Adam([log_alpha], lr=rate)
+    with Gates(model, heads) as gates:
+        for step in range(steps):
+            with torch.enable_grad():
+                drawn = sample(log_alpha, torch.rand(heads.shape, generator=generator, dtype=torch.float64))
+                gates.values = drawn.detach().requires_grad_()
+                loss, slope = mean_loss(model, heads, batches, gates)
+                share = open_probability(log_alpha)[kept].mean()
+                adam.zero_grad()
+                ((drawn * slope).sum() + penalty * share).backward()
+            adam.step()
+            if step in (0, steps - 1):
+                log.info("hard_concrete: step %d, loss %.4f, %.1f%% of gates open", step + 1, loss, 100 * share.item())
+    found = torch.where(kept, log_alpha.detach(), 0.0)
+    off = (trained(found)[kept] == 0).sum().item()
+    log.info("hard_concrete: %d of %d gates are closed after %d steps", off, int(kept.sum()), steps)
+    return finite(found, "hard_concrete")
+
+
+def sample(log_alpha: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """Gates drawn with numbers from 0 to 1."""
+    uniform = uniform.clamp(1e-9, 1 - 1e-9)
+    soft = torch.sigmoid((uniform.log() - (1 - uniform).log() + log_alpha) / BETA)
+    return (soft * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
+
+
+def open_probability(log_alpha: torch.Tensor) -> torch.Tensor:
+    """How likely a gate is not 0: of one gate the expected L0 norm."""
+    return torch.sigmoid(log_alpha - BETA * math.log(-GAMMA / ZETA))
+
+
+def trained(log_alpha: torch.Tensor) -> torch.Tensor:
+    """The gates to use after training, without noise."""
+    return (torch.sigmoid(log_alpha) * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
+
+
+def mean_loss(model: nn.Module, heads: SlotMap, batches: list[Batch], gates: Gates) -> tuple[float, torch.Tensor]:
+    """The mean loss of the rows with these gates, and its gradient with respect to them."""
+
+    def work(batch: Batch) -> tuple[float, torch.Tensor]:
+        weights = objectives.weights(batch, "task_loss")
+        batch = batch.to(model.device)
+        logits = model(**batch.inputs).logits
+        check_logits(model, heads, batch, logits.detach())
+        losses = objectives.of_rows(logits, batch.labels, "task_loss")
+        total = (losses * weights.to(losses)).sum()
+        return total.item(), torch.autograd.grad(total, gates.values)[0]
+
+    loss, slope, rows = 0.0, torch.zeros(heads.shape, dtype=torch.float64), 0.0
+    for batch, (part, gradient) in each(batches, work):
+        loss, slope = loss + part, slope + gradient
+        rows += objectives.weights(batch, "task_loss").sum().item()
+    need_classes(rows)
+    return loss / rows, slope / rows

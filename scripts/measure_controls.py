@@ -1,0 +1,54 @@
+"""Accuracy and size of a model without any heads, without any neurons, and without both, beside the untouched one."""
+
+import copy
+
+import torch
+
+from gnorm import batches, checkpoints, surgery
+from gnorm.accounting import count
+from gnorm.evaluate import Evaluation
+from gnorm.files import write_json
+from gnorm.heads import head_map
+from gnorm.logs import log, start
+from gnorm.memory import token_budget
+from gnorm.neurons import known, neuron_map
+from gnorm.rows import read
+
+
+def controls(model):
+    """What to remove all slots of, by the control's name; neurons only where it is known which they are."""
+    heads = head_map(model)
+    found = {"nothing": [], "all heads": [heads]}
+    if not known(model):
+        log.warning("it is not known where a model of type %s has its neurons", model.config.model_type)
+        return found
+    neurons = neuron_map(model, 0)
+    return found | {"all neurons": [neurons], "heads and neurons": [heads, neurons]}
+
+
+def main(dataset_folder, checkpoint, tokens, memory_mb, output):
+    unpruned, tokenizer = checkpoints.load(checkpoint)
+    heads = head_map(unpruned)
+    tokens = token_budget(tokens, unpruned, heads, memory_mb)
+    made = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
+    found = {}
+    for name, maps in controls(unpruned).items():
+        model = copy.deepcopy(unpruned)
+        for slots in maps:
+            surgery.prune(model, slots, slots.kept(model).nonzero().tolist())
+        measured = Evaluation(made, heads).accuracy(model)
+        found[name] = {"correct": measured.correct, "evaluated": measured.evaluated, "parameters": count(model)}
+        log.info("without %s: accuracy %.3f, %d parameters", name, measured.value, found[name]["parameters"])
+    write_json(output, found)
+
+
+if __name__ == "__main__":
+    start(snakemake.log[0], f"{snakemake.wildcards.model} controls")
+    torch.set_num_threads(snakemake.params.threads)
+    main(
+        snakemake.params.dataset_folder,
+        snakemake.input.checkpoint,
+        snakemake.params.tokens,
+        snakemake.params.memory_mb,
+        snakemake.output[0],
+    )
