@@ -4,6 +4,7 @@ import pandas as pd
 
 from gnorm.files import atomic
 from gnorm.logs import log, start
+from gnorm.metrics import at_steps
 from gnorm.results import COLUMNS, STEPS, TRIALS, read_table
 
 
@@ -20,9 +21,9 @@ def trials(path, model, strategy):
     return table.assign(model=model, strategy=strategy)
 
 
-def main(trajectories, random, output):
+def main(trajectories, random, output, metrics=()):
     parts = [trajectory(*entry) for entry in trajectories] + [trials(*entry) for entry in random]
-    table = pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
+    table = pd.concat(parts, ignore_index=True).reindex(columns=[*COLUMNS, *at_steps(metrics)])
     table = table.astype(dict.fromkeys(("run", "trial", "step", "layer", "head"), "Int64"))
     log.info("%d rows", len(table))
     with atomic(output) as temporary:
@@ -31,4 +32,4 @@ def main(trajectories, random, output):
 
 if __name__ == "__main__":
     start(snakemake.log[0], "tidy table")
-    main(snakemake.params.trajectories, snakemake.params.random, snakemake.output[0])
+    main(snakemake.params.trajectories, snakemake.params.random, snakemake.output[0], snakemake.params.metrics)

@@ -19,7 +19,21 @@ from gnorm.state import State, job
 from gnorm.trajectory import replay
 
 
-def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens, memory_mb, reuse_mb, state, output):
+def main(
+    dataset_folder,
+    checkpoint,
+    strategy,
+    first,
+    last,
+    levels,
+    seed,
+    tokens,
+    memory_mb,
+    reuse_mb,
+    state,
+    output,
+    metrics=(),
+):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
@@ -31,6 +45,7 @@ def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens
         "trials": [first, last],
         "levels": levels,
         "seed": seed,
+        "metrics": list(metrics),
     }
     progress = State(state, belongs_to)
     rows = progress.load() or []
@@ -39,7 +54,7 @@ def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens
     evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
-    start_from = Evaluation(evaluated, heads, reuse_mb // 2)  # its outputs stay beside those of a trial
+    start_from = Evaluation(evaluated, heads, reuse_mb // 2, metrics)  # its outputs stay beside those of a trial
     start_from.accuracy(unpruned)
     over, past = divmod(len(rows), levels)  # trials, and levels of the next one
     left = range(first + over, last + 1)
@@ -56,6 +71,7 @@ def main(dataset_folder, checkpoint, strategy, first, last, levels, seed, tokens
                     "evaluated": measured.evaluated,
                     "parameters": sum(p.numel() for p in model.parameters()),
                     "order": written,
+                    **measured.metrics,
                 }
             )
             progress.save(rows)
@@ -83,4 +99,5 @@ if __name__ == "__main__":
         snakemake.resources.reuse_mb,
         snakemake.params.state,
         snakemake.output[0],
+        snakemake.params.metrics,
     )
