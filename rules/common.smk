@@ -382,6 +382,11 @@ def step_metrics(wildcards):
     return [name for name in asked if name not in ("accuracy", *settings.AT_LEVELS)]
 
 
+def level_metrics(wildcards):
+    """What is measured with speed."""
+    return [name for name in MODELS[wildcards.model]["metrics"] if name in settings.AT_LEVELS]
+
+
 def trajectory(model, strategy, run):
     return f"results/{SUITE}/{model}/trajectories/{strategy}/run{run}.csv"
 

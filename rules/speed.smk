@@ -28,7 +28,7 @@ rule measure_speed:
         dataset_folder=subpath(input.rows, parent=True),
         strategies=RANKED,
         levels=setting("random", "levels"),
-        metrics=setting("metrics"),
+        metrics=level_metrics,
         threads=JOBS["threads"],
     script:
         "../scripts/measure_speed.py"

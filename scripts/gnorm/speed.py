@@ -39,11 +39,11 @@ class Writer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], new: int = NEW_TOKENS):
         self.tokenizer, self.new = tokenizer, new
-        encoded = [row["input_ids"][:PROMPT_TOKENS] for row in batches.encode(tokenizer, rows, "prompts")]
-        long_enough = [ids for ids in encoded if len(ids) == PROMPT_TOKENS][:PROMPTS]
+        encoded = [row["input_ids"] for row in batches.encode(tokenizer, rows, "prompts")]
+        long_enough = [ids for ids in encoded if len(ids) > PROMPT_TOKENS][:PROMPTS]
         if not long_enough:
-            raise UserError(f"no evaluation row has the {PROMPT_TOKENS} tokens of a prompt")
-        self.prompts = torch.tensor(long_enough)
+            raise UserError(f"no evaluation row is longer than the {PROMPT_TOKENS} tokens of a prompt")
+        self.prompts = torch.tensor([ids[:PROMPT_TOKENS] for ids in long_enough])
 
     def __call__(self, model: nn.Module) -> Measured:
         new = min(self.new, checkpoints.positions(model) - PROMPT_TOKENS)
