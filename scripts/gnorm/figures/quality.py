@@ -32,7 +32,9 @@ def draw(results: Results, settings: dict):
     handles = {}
     for axis in axes:
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(6, len(handles)), handlelength=3)
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=min(6, len(handles)), handlelength=3
+    )
     return figure
 
 

@@ -3,7 +3,7 @@
 Language models: tokens that greedy decoding really produced, with cached keys and values; classifiers: tokens read.
 `speed-up` is against the unpruned model. Medians of three rounds, each after a warm-up; other work on the machine
 counts. Lexical diversity is different words among all, repetition the share of words that come again within 50
-(Sentinel-AI), each the mean over the texts; `text` is the first of them.
+(Sentinel-AI), each the mean over the texts; the first text is in the model's `speed.csv`.
 """
 
 import pandas as pd
@@ -29,5 +29,5 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
         whole = found.groupby("strategy")["tokens_per_second"].transform("first")
         parts.append(found.assign(model=shown, **{"speed-up": found["tokens_per_second"] / whole}))
     table = pd.concat(parts, ignore_index=True)
-    written = [name for name in ("lexical_diversity", "repetition", "text") if name in table]
+    written = [name for name in ("lexical_diversity", "repetition") if name in table]
     return table[[*COLUMNS, *written]].rename(columns=NAMES)
