@@ -56,21 +56,15 @@ def _from_file(dataset: dict) -> datasets.Dataset:
     unscored = {str(name) for name in dataset["unscored"]}
     rows, seen = [], set()
     for i, record in enumerate(table):
-        name = None
-        if classes:
-            if record[dataset["label"]] is None:
-                raise UserError(f"dataset {path}, row {i}: the label is missing")
-            name = str(record[dataset["label"]])
-            if dataset.get("neutral"):
-                name = _clear_cut(name, dataset, f"dataset {path}, row {i}")
-                if name is None:
-                    continue
-            if name not in classes and name not in unscored:
-                known = ", ".join(classes)
-                raise UserError(
-                    f"dataset {path}, row {i}: label {name!r} is none of the classes ({known}); "
-                    "add it to `classes:` or to `unscored:`"
-                )
+        name = _label_name(record[dataset["label"]], dataset, f"dataset {path}, row {i}") if classes else None
+        if classes and name is None:
+            continue
+        if classes and name not in classes and name not in unscored:
+            known = ", ".join(classes)
+            raise UserError(
+                f"dataset {path}, row {i}: label {name!r} is none of the classes ({known}); "
+                "add it to `classes:` or to `unscored:`"
+            )
         text, pair = record[dataset["text"]], record[dataset["pair"]] if dataset["pair"] else None
         if text is None or (dataset["pair"] and pair is None):
             raise UserError(f"dataset {path}, row {i}: the text is missing")
@@ -84,8 +78,13 @@ def _from_file(dataset: dict) -> datasets.Dataset:
     return datasets.Dataset.from_list(rows)
 
 
-def _clear_cut(score: str, dataset: dict, where: str) -> str | None:
-    """The class that a score's sign says, none for a score in the neutral band."""
+def _label_name(label: object, dataset: dict, where: str) -> str | None:
+    """What a row is labelled; of a score the class that its sign says, none for one in the neutral band."""
+    if label is None:
+        raise UserError(f"{where}: the label is missing")
+    score = str(label)
+    if not dataset.get("neutral"):
+        return score
     try:
         value = float(score)
     except ValueError as error:
