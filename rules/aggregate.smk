@@ -42,6 +42,7 @@ rule collect_results:
         trajectories=all_trajectories(),
         random=all_trial_tables(),
         units=UNITS,
+        metrics=[name for task in TASKS.values() for name in SETTINGS["metrics"][task]],
     script:
         "../scripts/collect_results.py"
 
@@ -103,6 +104,7 @@ rule export_solution:
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
+        metrics=step_metrics,
     script:
         "../scripts/export_solution.py"
 
@@ -168,7 +170,7 @@ rule make_table:
     params:
         models=titles,
         strategies=lambda wildcards: strategies_for(f"tables.{wildcards.table}", wildcards.suite),
-        settings=SETTINGS["solutions"],
+        settings={**SETTINGS["solutions"], "tasks": TASKS, "metrics": SETTINGS["metrics"]},
         caption=lambda wildcards: caption(f"tables.{wildcards.table}"),
     script:
         "../scripts/make_table.py"

@@ -47,9 +47,9 @@ rule measure_growth:
 
 rule measure_suite:
     input:
-        expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=MODELS),
-        expand("results/{suite}/{model}/dataset/rows.parquet", suite=SUITE, model=MODELS),
-        expand("results/{suite}/{model}/dataset/splits.json", suite=SUITE, model=MODELS),
+        expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=CLASSIFIERS),
+        expand("results/{suite}/{model}/dataset/rows.parquet", suite=SUITE, model=CLASSIFIERS),
+        expand("results/{suite}/{model}/dataset/splits.json", suite=SUITE, model=CLASSIFIERS),
         code=code("measure_suite"),
     output:
         trajectory="results/bench/trajectory.csv",
@@ -65,7 +65,8 @@ rule measure_suite:
         mem_mb=8000,
     params:
         models=[
-            (m, f"results/{SUITE}/{m}/checkpoint", f"results/{SUITE}/{m}/dataset") for m in MODELS
+            (m, f"results/{SUITE}/{m}/checkpoint", f"results/{SUITE}/{m}/dataset")
+            for m in CLASSIFIERS
         ],
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,

@@ -39,9 +39,11 @@ JOBS = SETTINGS["jobs"]
 RUNS = range(SETTINGS["runs"])
 RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] != "random"]
 RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
-TRAINED = [
-    name for name, entry in MODELS.items() if entry["checkpoint"]["source"] in settings.TRAINED
-]
+TASKS = {name: entry["task"] for name, entry in MODELS.items()}
+CLASSIFIERS = [name for name in MODELS if TASKS[name] == "classification"]
+TRAINED = [name for name in CLASSIFIERS if MODELS[name]["checkpoint"]["source"] in settings.TRAINED]
+# Models whose speed, or what they write, is measured.
+TIMED = [name for name, entry in MODELS.items() if {*entry["metrics"]} & {*settings.AT_LEVELS}]
 FIGURES = SETTINGS["figures"]["draw"]
 UNITS = {name: entry["unit"] for name, entry in SETTINGS["strategies"].items()}
 # The authors' files are about heads; their names have room for one random strategy.
@@ -380,6 +382,17 @@ def published_entropy(model):
     return parts, f"{prefix}/{interchange.entropy_file(model, entropy_rows(model))}"
 
 
+def step_metrics(wildcards):
+    """What is measured at every step beside accuracy."""
+    asked = MODELS[wildcards.model]["metrics"]
+    return [name for name in asked if name not in ("accuracy", *settings.AT_LEVELS)]
+
+
+def level_metrics(wildcards):
+    """What is measured with speed."""
+    return [name for name in MODELS[wildcards.model]["metrics"] if name in settings.AT_LEVELS]
+
+
 def trajectory(model, strategy, run):
     return f"results/{SUITE}/{model}/trajectories/{strategy}/run{run}.csv"
 
@@ -417,6 +430,7 @@ NEEDS = {
         for model in MODELS
         for name in ("scores", "curves", "costs")
     ],
+    "speeds": [f"results/{SUITE}/{model}/speed.csv" for model in TIMED],
 }
 
 
@@ -513,7 +527,15 @@ def verdict_inputs(wildcards):
     found = ["results/published/tidy.csv", "results/published/entropy.csv"] if CLONE else []
     if wildcards.suite != "published":
         splits = [f"results/{SUITE}/{model}/dataset/splits.json" for model in MODELS]
-        found += [*NEEDS["tidy"], *NEEDS["entropy"], *NEEDS["gradients"], *splits]
+        curves = [f"results/{SUITE}/{model}/criteria/curves.csv" for model in MODELS]
+        found += [
+            *NEEDS["tidy"],
+            *NEEDS["entropy"],
+            *NEEDS["gradients"],
+            *NEEDS["speeds"],
+            *curves,
+            *splits,
+        ]
     return found
 
 

@@ -130,6 +130,7 @@ rule make_checkpoint:
         seed=SETTINGS["seed"],
         threads=JOBS["threads"],
         state="results/{suite}/state/{model}.checkpoint.pt",
+        task=setting("task"),
     script:
         "../scripts/make_checkpoint.py"
 

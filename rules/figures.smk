@@ -30,7 +30,12 @@ rule draw_figure:
         strategies=lambda wildcards: strategies_for(
             f"figures.{wildcards.figure.lower()}", wildcards.suite
         ),
-        settings={**SETTINGS["solutions"], "columns": SETTINGS["figures"]["columns"]},
+        settings={
+            **SETTINGS["solutions"],
+            "columns": SETTINGS["figures"]["columns"],
+            "tasks": TASKS,
+            "metrics": SETTINGS["metrics"],
+        },
         dpi=SETTINGS["figures"]["dpi"],
         caption=lambda wildcards: caption(f"figures.{wildcards.figure.lower()}"),
     script:

@@ -48,6 +48,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             memory_mb=MEMORY_MB,
             threads=JOBS["threads"],
             state="results/{suite}/state/{model}.{strategy}",
+            metrics=step_metrics,
         script:
             "../scripts/prune_heads.py"
 
@@ -81,6 +82,7 @@ rule random_pruning:
         memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
         state="results/{suite}/state/{model}.{strategy}.{first}-{last}.pt",
+        metrics=step_metrics,
     script:
         "../scripts/random_pruning.py"
 

@@ -4,6 +4,7 @@ import pandas as pd
 
 from gnorm.files import atomic
 from gnorm.logs import log, start
+from gnorm.metrics import at_steps
 from gnorm.results import COLUMNS, STEPS, TRIALS, read_table
 
 
@@ -20,10 +21,10 @@ def trials(path, model, strategy):
     return table.assign(model=model, strategy=strategy)
 
 
-def main(trajectories, random, units, output):
+def main(trajectories, random, units, output, metrics=()):
     parts = [trajectory(*entry) for entry in trajectories] + [trials(*entry) for entry in random]
     table = pd.concat(parts, ignore_index=True)
-    table = table.assign(unit=table["strategy"].map(units)).reindex(columns=COLUMNS)
+    table = table.assign(unit=table["strategy"].map(units)).reindex(columns=[*COLUMNS, *at_steps(metrics)])
     table = table.astype(dict.fromkeys(("run", "trial", "step", "layer", "head"), "Int64"))
     log.info("%d rows", len(table))
     with atomic(output) as temporary:
@@ -32,4 +33,10 @@ def main(trajectories, random, units, output):
 
 if __name__ == "__main__":
     start(snakemake.log[0], "tidy table")
-    main(snakemake.params.trajectories, snakemake.params.random, snakemake.params.units, snakemake.output[0])
+    main(
+        snakemake.params.trajectories,
+        snakemake.params.random,
+        snakemake.params.units,
+        snakemake.output[0],
+        snakemake.params.metrics,
+    )

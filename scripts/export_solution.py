@@ -15,21 +15,11 @@ from gnorm.files import atomic, read_json, write_json
 from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.memory import token_budget
+from gnorm.metrics import METRICS
 from gnorm.rows import read
 
 SIZES = (1, 32)
 REPEATS = 20
-
-
-def logits(model, made):
-    """Of every row, in the rows' order."""
-    with torch.inference_mode():
-        found = {
-            position: row
-            for batch, rows in batches.each(list(made), lambda batch: model(**batch.inputs).logits)
-            for position, row in zip(batch.positions.tolist(), rows, strict=True)
-        }
-    return torch.stack([found[position] for position in sorted(found)])
 
 
 def typical_batches(tokenizer, rows):
@@ -61,10 +51,18 @@ def processor():
 
 
 def check_same(saved, pruned, made):
-    """The saved model must be the pruned one, as whoever loads it sees it."""
-    ours, theirs = logits(pruned, made), logits(saved, made)
-    if not torch.equal(ours.argmax(-1), theirs.argmax(-1)) or not torch.allclose(ours, theirs, atol=1e-4):
-        raise RuntimeError(f"the saved model's logits are off by {(ours - theirs).abs().max():.2g}")
+    """The saved model must be the pruned one, as whoever loads it sees it; padding may differ."""
+
+    def both(batch):
+        return [model(**batch.inputs).logits for model in (pruned, saved)]
+
+    with torch.inference_mode():
+        for batch, (ours, theirs) in batches.each(list(made), both):
+            if batch.labels.dim() > 1:
+                ours, theirs = ours[batch.mask.bool()], theirs[batch.mask.bool()]
+            same_classes = batch.labels.dim() > 1 or torch.equal(ours.argmax(-1), theirs.argmax(-1))
+            if not same_classes or not torch.allclose(ours, theirs, atol=1e-4):
+                raise RuntimeError(f"the saved model's logits are off by {(ours - theirs).abs().max():.2g}")
 
 
 def seen(dataset_folder):
@@ -85,6 +83,7 @@ def main(
     threads,
     folder,
     latency_file,
+    metrics=(),
 ):
     solution, rows = read_json(solution_file), read(dataset_folder, "evaluation")
     whole, tokenizer = checkpoints.load(checkpoint, on="cpu")
@@ -101,11 +100,12 @@ def main(
         times = latencies([whole, pruned], inputs)
         points = []
         for model, milliseconds, point in zip((whole, pruned), times, ("before", "after"), strict=True):
-            measured = Evaluation(list(made), heads).accuracy(model)
-            size = solution[point]["parameters"]
-            points.append(cards.Point(measured.value, measured.correct, size, megabytes(size), milliseconds))
+            measured = Evaluation(list(made), heads, wanted=metrics).accuracy(model)
+            size, others = solution[point]["parameters"], {METRICS[m].title: v for m, v in measured.metrics.items()}
+            points.append(cards.Point(measured.value, measured.correct, others, size, megabytes(size), milliseconds))
         facts = {
-            "evaluated": len(rows),
+            "task": checkpoints.task_of(whole),
+            "evaluated": measured.evaluated,
             "seen": seen(dataset_folder),
             "repeats": REPEATS,
             "processor": processor(),
@@ -144,4 +144,5 @@ if __name__ == "__main__":
         snakemake.params.threads,
         snakemake.output.checkpoint,
         snakemake.output.latency,
+        snakemake.params.metrics,
     )

@@ -24,7 +24,7 @@ def heads_of(model):
     return heads
 
 
-def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, heads_file):
+def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, heads_file, task="classification"):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
     progress = None
@@ -41,7 +41,7 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, head
         model = make(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed, progress)
     else:
         model, _ = checkpoints.load(checkpoint["path"])
-        checkpoints.check_classes(model, classes)
+        checkpoints.check_task(model, task, classes)
     if unit := checkpoint.get("from", checkpoint).get("prune_by"):
         model.config.prune_by = unit  # kept in the configuration, where every job finds it
     heads = heads_of(model)
@@ -73,4 +73,5 @@ if __name__ == "__main__":
         snakemake.params.state,
         snakemake.output.checkpoint,
         snakemake.output.heads,
+        snakemake.params.task,
     )

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from gnorm import batches, checkpoints, scores
-from gnorm.evaluate import Evaluation
+from gnorm.evaluate import Evaluation, predictions_by_row
 from gnorm.files import atomic, digest, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import log, start
@@ -37,7 +37,7 @@ class Scorer:
             self.batches = self.criterion.batches(tokenizer, rows, weights, tokens, **self.settings)
         else:
             self.batches = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
-        # Rows that are evaluated too, with their positions there: scoring predicts their classes.
+        # Rows that are evaluated too, with their positions there: scoring predicts them.
         if (
             scores.takes(self.criterion, "seen")
             and strategy["rescore"] != "never"
@@ -52,9 +52,9 @@ class Scorer:
         known = {}
 
         def seen(batch, logits):
-            for position, predicted in zip(batch.positions.tolist(), logits.argmax(-1).tolist(), strict=True):
+            for position, found in predictions_by_row(batch, logits).items():
                 if (row := self.rows[position]["row"]) in self.shared:
-                    known[self.shared[row]] = predicted
+                    known[self.shared[row]] = found
 
         settings = {**self.settings, "seen": seen} if self.shared else self.settings
         found = self.criterion.score(model, self.heads, self.batches, **settings)
@@ -124,7 +124,7 @@ class Progress:
     def write(self, heads, trajectory_file, score_file):
         used = [taken for _, taken in self.steps[:-1] if taken is not None]  # nothing was chosen by the last step's
         save_tensors(score_file, torch.stack(used) if used else torch.zeros(0, *heads.shape))
-        table = pd.DataFrame([asdict(step) for step, _ in self.steps]).astype({"layer": "Int64", "head": "Int64"})
+        table = pd.DataFrame([step.columns for step, _ in self.steps]).astype({"layer": "Int64", "head": "Int64"})
         with atomic(trajectory_file) as temporary:
             table.to_csv(temporary, index=False)
 
@@ -157,6 +157,7 @@ def main(
     state,
     trajectory_files,
     score_files,
+    metrics=(),
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb)
@@ -170,6 +171,7 @@ def main(
         "strategy": strategy,
         "seed": seed,
         "stop": stop,
+        "metrics": list(metrics),
     }
     of = digest(checkpoint) if shards else None
     start_from = None  # runs that evaluate the same batches start from the same unpruned model
@@ -190,7 +192,7 @@ def main(
             log.info("run %d: scoring also evaluates %d of %d rows", run, len(score.shared), len(evaluated))
         if score.shared or start_from is None:
             made = evaluation_batches(tokenizer, evaluated, score, tokens)
-            start_from = Evaluation(made, heads, reuse_mb // 2 if len(score_files) > 1 else reuse_mb)
+            start_from = Evaluation(made, heads, reuse_mb // 2 if len(score_files) > 1 else reuse_mb, metrics)
             if not score.shared:
                 start_from.accuracy(model)
         followed = follow(
@@ -234,4 +236,5 @@ if __name__ == "__main__":
         snakemake.params.state,
         snakemake.output.trajectories,
         snakemake.output.scores,
+        snakemake.params.metrics,
     )

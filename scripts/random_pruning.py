@@ -34,6 +34,7 @@ def main(
     reuse_mb,
     state,
     output,
+    metrics=(),
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb)
@@ -47,6 +48,7 @@ def main(
         "trials": [first, last],
         "levels": levels,
         "seed": seed,
+        "metrics": list(metrics),
     }
     progress = State(state, belongs_to)
     rows = progress.load() or []
@@ -55,7 +57,7 @@ def main(
     evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
-    start_from = Evaluation(evaluated, heads, reuse_mb // 2)  # its outputs stay beside those of a trial
+    start_from = Evaluation(evaluated, heads, reuse_mb // 2, metrics)  # its outputs stay beside those of a trial
     start_from.accuracy(unpruned)
     over, past = divmod(len(rows), levels)  # trials, and levels of the next one
     left = range(first + over, last + 1)
@@ -72,6 +74,7 @@ def main(
                     "evaluated": measured.evaluated,
                     "parameters": sum(p.numel() for p in model.parameters()),
                     "order": written,
+                    **measured.metrics,
                 }
             )
             progress.save(rows)
@@ -100,4 +103,5 @@ if __name__ == "__main__":
         snakemake.resources.reuse_mb,
         snakemake.params.state,
         snakemake.output[0],
+        snakemake.params.metrics,
     )

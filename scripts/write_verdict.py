@@ -11,12 +11,15 @@ from gnorm.tables import html
 
 def of_run(root, models):
     """What a finished suite holds."""
-    results = Results(root, models, {}, ("tidy", "entropy", "gradients"))
+    results = Results(root, models, {}, ("tidy", "entropy", "gradients", "criteria", "speeds"))
+    speeds = {model: results.speeds(model) for model in models}
     return verdict.Evidence(
         tidy=results.tidy(),
         tolerance=verdict.RUN_POINTS,
         entropy={model: results.entropy(model) for model in models},
         gradients={model: results.gradients(model) for model in models},
+        criteria={model: results.criteria(model, "curves") for model in models},
+        speeds={model: found for model, found in speeds.items() if found is not None},
         splits={model: read_json(f"{root}/{model}/dataset/splits.json") for model in models},
     )
 

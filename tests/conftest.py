@@ -43,23 +43,24 @@ def pytest_collection_modifyitems(items):
 class Tiny:
     """An untrained model with strong weights, so that heads differ and attend unevenly."""
 
-    def __init__(self, family: str, layers: int = 3, heads: int = 4, width: int = 32, seed: int = 0):
+    def __init__(
+        self, family: str, layers: int = 3, heads: int = 4, width: int = 32, seed: int = 0, writes: bool = False
+    ):
         import torch
-        from transformers import AutoConfig, AutoModelForSequenceClassification
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
         from gnorm import checkpoints, corpora, tokenizer
         from gnorm.heads import head_map
 
         speaks, own = OTHERS.get(family, (family, {"embedding_size": 16} if family == "albert" else {}))
-        name = CORPORA[speaks]
+        speaks = {"qwen2": "llama"}.get(family, family) if writes else speaks
+        name = "letters" if writes else CORPORA[speaks]
         corpus = corpora.load(name)
         drawn = corpora.draw(name, 60, seed)
         texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in drawn]
-        self.tokenizer = tokenizer.train(speaks, texts, 400, 48)
-        self.rows = [
-            {**r, "row": i, "label": corpus.LABELS.index(r["label_name"]) if r["label_name"] in corpus.LABELS else -1}
-            for i, r in enumerate(drawn)
-        ]
+        self.tokenizer = tokenizer.train(speaks, texts, 300 if writes else 400, 48)
+        classes = {None: None} if writes else {label: i for i, label in enumerate(corpus.LABELS)}
+        self.rows = [{**r, "row": i, "label": classes.get(r["label_name"], -1)} for i, r in enumerate(drawn)]
         torch.manual_seed(seed)
         config = AutoConfig.for_model(
             family,
@@ -69,13 +70,14 @@ class Tiny:
             num_attention_heads=heads,
             intermediate_size=2 * width,
             max_position_embeddings=52,
-            num_labels=len(corpus.LABELS),
             initializer_range=0.25,
             pad_token_id=self.tokenizer.pad_token_id,
+            **({} if writes else {"num_labels": len(corpus.LABELS)}),
             **own,
         )
         attention = "eager" if family == "electra" else "sdpa"  # the library has no other for ELECTRA
-        self.model = AutoModelForSequenceClassification.from_config(config, attn_implementation=attention)
+        auto = AutoModelForCausalLM if writes else AutoModelForSequenceClassification
+        self.model = auto.from_config(config, attn_implementation=attention)
         self.model.double().eval().requires_grad_(False)
         self.heads = head_map(self.model)
         if family in OTHERS:

@@ -115,7 +115,14 @@ def zero_heads(model, heads, slots):
 
 
 def loss(model, tokenizer, row):
-    return cross_entropy(model(**one(tokenizer, row)).logits, torch.tensor([row["label"]]))
+    """Of the row's class, or of a row without a label the mean over its tokens' next ones."""
+    inputs = one(tokenizer, row)
+    logits = model(**inputs).logits
+    if row["label"] is None:
+        return sum(cross_entropy(logits[0, t], inputs["input_ids"][0, t + 1]) for t in range(logits.shape[1] - 1)) / (
+            logits.shape[1] - 1
+        )
+    return cross_entropy(logits, torch.tensor([row["label"]]))
 
 
 def head_block(heads, kept, row, head):
@@ -210,6 +217,9 @@ def attribution(model, heads, tokenizer, rows, steps, objective):
                 assert next(calls) == heads.layers  # one softmax a layer, or this is no oracle
                 if objective == "logit_norm":
                     value = logits.norm()
+                elif row["label"] is None:
+                    following = one(tokenizer, row)["input_ids"][0, 1:]
+                    value = torch.exp(-cross_entropy(logits[:-1], following))
                 else:
                     value = softmax(logits, dim=-1)[row["label"]]
                 total = total + torch.autograd.grad(value, made[1])[0]

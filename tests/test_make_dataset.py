@@ -144,7 +144,7 @@ def test_classes_named_by_the_model(make_tiny, tmp_path):
         data.model_classes(tmp_path / "model")
 
 
-TASKS = dict(zip(tokenizer.FAMILIES, NAMES, strict=True))
+TASKS = dict(zip(tokenizer.FAMILIES, (*NAMES, "letters", "letters"), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -174,10 +174,10 @@ def test_tokenizers_load_and_repeat(family, tmp_path, built_elsewhere):
     built.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert type(loaded) is tokenizer.FAMILIES[family].wrapper and len(loaded) <= 600
-    assert loaded.unk_token_id not in loaded(rows[0]["text"])["input_ids"]
+    assert loaded.unk_token_id not in loaded(rows[0]["text"])["input_ids"][1:-1]  # GPT-2's is also that of the ends
     pair = loaded("one text", "another")["input_ids"]
     assert pair == built("one text", "another")["input_ids"]
-    assert pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
+    assert family in ("gpt2", "llama") or pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
     assert json.loads(built.backend_tokenizer.to_str()) == built_elsewhere[family]
 
 

@@ -3,8 +3,11 @@
 import copy
 import hashlib
 import json
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -13,12 +16,14 @@ from conftest import ROOT, copy_workflow, snakemake
 from benchmarks import naive
 from gnorm import checkpoints, surgery
 from gnorm.batches import in_order, make
+from gnorm.data import LISTS
 from gnorm.heads import head_map
 from gnorm.rows import NO_CLASS, read
 from gnorm.scores import gnorm
 
 pytestmark = pytest.mark.mini
 MODELS = ("BERT", "ALBERT", "ROBERTA", "XLM_ROBERTA")
+DECODERS = ("GPT2", "LLAMA")
 
 
 def bag_of_words(folder: Path) -> float:
@@ -70,11 +75,52 @@ def test_three_tasks_need_more_than_words(mini):
     assert sum(gap >= 0.15 for gap in gaps.values()) >= 3, gaps
 
 
-@pytest.mark.parametrize("model", MODELS)
+def next_by_bigrams(folder: Path) -> float:
+    """Next-token accuracy of the token that followed most often in the training rows."""
+    _, tokenizer = checkpoints.load(folder / "checkpoint")
+    ids = {which: [tokenizer(row["text"])["input_ids"] for row in read(folder / "dataset", which)] for which in LISTS}
+    after: dict[int, Counter] = {}
+    for row in ids["train"]:
+        for one, following in pairwise(row):
+            after.setdefault(one, Counter())[following] += 1
+    pairs = [pair for row in ids["evaluation"] for pair in pairwise(row)]
+    right = [one in after and after[one].most_common(1)[0][0] == following for one, following in pairs]
+    return sum(right) / len(right)
+
+
+@pytest.mark.parametrize("model", DECODERS)
+def test_decoders_learn_what_only_attention_tells(mini, model):
+    folder = mini / f"results/mini/{model}"
+    steps = pd.read_csv(folder / "trajectories/greedy_gnorm/run0.csv")
+    assert steps["accuracy"].iloc[0] >= next_by_bigrams(folder) + 0.15
+    assert steps["accuracy"].iloc[0] >= steps["accuracy"].iloc[-1] + 0.2
+    assert steps["perplexity"].iloc[0] < 3 < steps["perplexity"].iloc[-1]
+    assert (np.log(steps["perplexity"]) - steps["loss"]).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("model", DECODERS)
+def test_speed_and_text_of_decoders(mini, model):
+    speeds = pd.read_csv(mini / f"results/mini/{model}/speed.csv")
+    assert (speeds["tokens_per_second"] > 0).all() and speeds["strategy"].nunique() == 5
+    whole = speeds[speeds["heads_pruned"] == 0]
+    assert whole["text"].nunique() == 1 and len(whole["text"].iloc[0].split()) >= 3
+    assert speeds["lexical_diversity"].between(0, 1).all() and speeds["repetition"].between(0, 1).all()
+
+
+def test_the_verdict_has_sentinels_claims(mini):
+    verdict = pd.read_csv(mini / "results/mini/verdict.csv")
+    own = verdict[verdict["part"] == "Sentinel-AI"]
+    assert len(own) == 4 * 6
+    timed = own[own["item"] == "Speed rises with pruning"].set_index("model")["status"]
+    assert set(timed[["GPT-2", "Llama"]]) <= {"reproduced", "differs"} and timed["BERT"] == "not run"
+
+
+@pytest.mark.parametrize("model", [*MODELS, *DECODERS])
 def test_greedy_beats_its_inverse(mini, model):
     tidy = pd.read_csv(mini / "results/mini/tidy.csv")
     areas = pd.read_csv(mini / "results/mini/tables/areas.csv").set_index(["model", "strategy"])
-    title = {"ROBERTA": "RoBERTa", "XLM_ROBERTA": "XLM-RoBERTa"}.get(model, model)
+    titles = {"ROBERTA": "RoBERTa", "XLM_ROBERTA": "XLM-RoBERTa", "GPT2": "GPT-2", "LLAMA": "Llama"}
+    title = titles.get(model, model)
     assert areas.loc[(title, "greedy_gnorm"), "area"] > areas.loc[(title, "inverse_gnorm"), "area"]
     assert tidy[tidy["model"] == model].groupby("strategy")["run"].nunique().drop("random").eq(3).all()
     assert tidy[(tidy["model"] == model) & (tidy["strategy"] == "random")]["trial"].nunique() == 25
@@ -119,10 +165,22 @@ def test_the_report_holds_every_figure_and_table(mini):
         "gradientpooling",
         "AlbertPruning",
         "Criteria",
+        "Quality",
     ):
         assert f"{name}.png" in text
         assert (mini / f"figures/mini/{name}.pdf").read_bytes().startswith(b"%PDF")
-    for name in ("headline", "areas", "solutions", "parameters", "random", "entropy", "criteria", "controls"):
+    for name in (
+        "headline",
+        "areas",
+        "solutions",
+        "parameters",
+        "random",
+        "entropy",
+        "criteria",
+        "controls",
+        "metrics",
+        "speed",
+    ):
         assert f"{name}.html" in text
     assert str(ROOT) not in text
 

@@ -145,7 +145,7 @@ def test_results_of_this_workflow_can_stand_where_a_clone_stands(smoke, tmp_path
     read = read[read["strategy"] != "random"].set_index(["model", "strategy"])["area"]
     assert set(own.index) == set(read.index) and (own - read.reindex(own.index)).abs().max() < 1e-9
     table = pd.read_csv(tree / "results/smoke/verdict.csv").fillna("")
-    assert set(table["part"]) == {"Claims"}  # small models share the paper's names only
+    assert set(table["part"]) == {"Claims", "Sentinel-AI"}  # small models share the paper's names only
     both = table[table["item"] == "Greedy-Gnorm beats attention entropy"]
     assert (both["published"].str[:3] == both["this run"].str[:3]).all() and (both["published"] != "").all()
 
@@ -224,6 +224,48 @@ def test_claims_can_fail(clone):
     assert not verdict.epsilon_keeps_the_order(broken, "BERT").holds
     assert not verdict.epsilon_shifts(broken, "BERT").holds
     assert not verdict.gradients_change_elsewhere(broken, "BERT").holds
+
+
+def sentinel_evidence(entropy=0.9, magnitude=0.7, speed=1.5):
+    """Curves of one model that falls from 0.9 to 0.1, but by entropy keeps what is asked for up to 70%."""
+    levels = [0.0, 0.25, 0.5, 0.7, 0.75, 1.0]
+    rows = []
+    for strategy, trials, values in (
+        ("ae", [None], [0.9, 0.9, 0.9, entropy, entropy - 0.05, 0.1]),
+        ("random", [0, 1], [0.9, 0.7, 0.5, 0.3, 0.25, 0.1]),
+    ):
+        for trial in trials:
+            for share, value in zip(levels, values, strict=True):
+                row = {"model": "M", "strategy": strategy, "run": None if strategy == "random" else 0, "trial": trial}
+                rows.append(row | {"heads_pruned": round(20 * share), "fraction_pruned": share, "accuracy": value})
+    criteria = pd.DataFrame({"criterion": "magnitude", "run": 0, "fraction_pruned": levels})
+    criteria["accuracy"] = [0.9, magnitude, magnitude, magnitude, magnitude, 0.1]
+    speeds = pd.DataFrame({"strategy": "ae", "fraction_pruned": levels})
+    speeds["tokens_per_second"] = [100.0, 100.0, 100.0, 100 * speed, 100 * speed, 900.0]
+    return verdict.Evidence(pd.DataFrame(rows), 1.0, criteria={"M": criteria}, speeds={"M": speeds})
+
+
+def test_sentinels_claims_are_decided_both_ways_and_not_without_data():
+    claims = [claim for _, claim, _, _ in verdict.SENTINEL]
+    right, wrong = sentinel_evidence(), sentinel_evidence(entropy=0.2, magnitude=0.2, speed=0.9)
+    assert [claim(right, "M").holds for claim in claims] == [True] * 4
+    assert [claim(wrong, "M").holds for claim in claims] == [False] * 4
+    assert "1.50 times as many" in claims[3](right, "M").text  # the model without any head does not count
+    assert claims[0](sentinel_evidence(entropy=0.885), "M").holds is False  # more than a point at 70%
+    bare = verdict.Evidence(right.tidy[right.tidy["strategy"] == "greedy_gnorm"], 1.0)
+    assert [claim(bare, "M") for claim in claims] == [None] * 4
+    no_magnitude = copy.deepcopy(right)
+    no_magnitude.criteria["M"]["criterion"] = "gnorm"
+    assert claims[2](no_magnitude, "M") is None
+    parameters = pd.DataFrame(columns=["model", "module", "before", "after"])
+    table = verdict.decide({"M": "Model"}, right, None, parameters)
+    own = table[table["part"] == "Sentinel-AI"]
+    assert len(own) == 4 and set(own["status"]) == {"reproduced"} and own["this run"].str.startswith("yes").all()
+    text = verdict.markdown(table, True, "test")
+    assert text.count("Does it hold?") == 2 and "What Sentinel-AI says" in text
+    of_nothing = verdict.decide({"M": "Model"}, verdict.Evidence(right.tidy, 1.0), None, parameters)
+    status = of_nothing[of_nothing["part"] == "Sentinel-AI"]["status"].tolist()
+    assert status == ["reproduced", "reproduced", "not run", "not run"]
 
 
 def published_tidy(folder):

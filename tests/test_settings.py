@@ -130,6 +130,76 @@ HUB_MISTAKES = [
 ]
 
 
+FILE = {"source": "file", "path": "a.csv", "text": "t"}
+TRAIN = {"source": "train", "layers": 2}
+LETTERS = {"source": "generated", "corpus": "letters"}
+ROWS = {"train": 5, "calibration": 5, "evaluation": 5}
+HUB_MISTAKES += [
+    ({"dataset": FILE}, "models.BERT.dataset: the key 'label' is missing"),
+    ({"dataset": FILE | {"label": "l"}}, "models.BERT.dataset: the key 'classes' is missing"),
+    ({"task": "language_model"}, "models.BERT.dataset.label: a language model's rows have none; leave it out"),
+    ({"task": "regression"}, "models.BERT.task: there is no value 'regression'; allowed: classification, language"),
+    ({"dataset": LETTERS}, "dataset.corpus: 'letters' has no labels: take another corpus, or set task: language_model"),
+    (
+        {"task": "language_model", "dataset": {"source": "generated", "corpus": "finance"}},
+        "dataset.corpus: 'finance' has labels: take another corpus, or set task: classification",
+    ),
+    (
+        {"task": "language_model", "dataset": LETTERS, "checkpoint": TRAIN | {"family": "bert"}, "rows": ROWS},
+        "checkpoint.family: 'bert' goes with task: classification",
+    ),
+    (
+        {"dataset": {"source": "generated", "corpus": "finance"}, "checkpoint": TRAIN | {"family": "gpt2"}},
+        "checkpoint.family: 'gpt2' goes with task: language_model",
+    ),
+    (
+        {
+            "task": "language_model",
+            "dataset": LETTERS,
+            "checkpoint": TRAIN | {"family": "llama", "key_heads": 3},
+            "rows": ROWS,
+        },
+        "checkpoint.key_heads: goes with llama and must divide the 8 heads, got 3",
+    ),
+    (
+        {
+            "task": "language_model",
+            "dataset": LETTERS,
+            "checkpoint": TRAIN | {"family": "llama", "key_heads": 2},
+            "rows": ROWS,
+        },
+        "random.levels: 4 prunable heads allow at most 5, got 25",
+    ),
+    (
+        {
+            "task": "language_model",
+            "dataset": LETTERS,
+            "checkpoint": {"source": "finetune", "from": {"source": "hub", "id": "a/b"}},
+            "rows": ROWS,
+        },
+        "checkpoint.source: 'finetune' goes with task: classification",
+    ),
+]
+
+
+def test_a_language_model_needs_no_labels_and_gets_the_metrics_of_its_task(tmp_path):
+    hub = {"source": "hub", "id": "a/b", "split": "train", "text": "t"}
+    root = paper(tmp_path, task="language_model", dataset=hub)
+    models = settings.load(CONFIG | {"suite": "mine"}, root)["models"]
+    assert models["BERT"]["metrics"] == CONFIG["metrics"]["language_model"]
+    assert models["ALBERT"]["metrics"] == CONFIG["metrics"]["classification"]
+    assert models["ALBERT"]["task"] == "classification" and "label" not in models["BERT"]["dataset"]
+
+
+def test_the_schema_and_the_settings_know_the_metrics_that_there_are():
+    from gnorm import metrics
+
+    schema = yaml.safe_load((ROOT / "schemas/config.schema.yaml").read_text())["properties"]["metrics"]["properties"]
+    assert {name for task in metrics.TASKS for name in schema[task]["items"]["enum"]} == set(metrics.METRICS)
+    timed = {name for name, metric in metrics.METRICS.items() if not metric.of_predictions}
+    assert timed == set(settings.AT_LEVELS)
+
+
 @pytest.mark.parametrize("changes,message", HUB_MISTAKES)
 def test_mistakes_in_entries_from_the_hub(tmp_path, changes, message):
     with pytest.raises(UserError) as caught:
@@ -178,6 +248,15 @@ MISTAKES = [
     ("strategies.a/b", {"score": "gnorm"}, "'a/b'"),
     ("strategies", {}, "strategies: must not be empty"),
     ("solutions.strategy", "greedy", "solutions.strategy: there is no strategy 'greedy'"),
+    (
+        "metrics.classification",
+        ["accuracy", "perplexity"],
+        "metrics.classification.1: there is no value 'perplexity'; allowed: accuracy, macro_f1, loss",
+    ),
+    ("metrics.language_model", ["macro_f1"], "metrics.language_model.0: there is no value 'macro_f1'"),
+    ("metrics.classification", ["los"], "metrics.classification.0: there is no value 'los'; did you mean 'loss'?"),
+    ("metrics.decoders", ["loss"], "metrics: there is no key 'decoders'"),
+    ("metrics.language_model", ["loss", "loss"], "metrics.language_model: must name nothing twice"),
     ("stop", {"heads": -3}, "stop.heads: must be at least 1, got -3"),
     ("tables", ["area"], "tables: there is no table 'area'; did you mean 'areas'?"),
     ("figures.draw", ["Prunings"], "figures.draw: there is no figure 'Prunings'"),

@@ -17,7 +17,7 @@ from gnorm.trajectory import Stop, follow, replay
 def pieces(tiny, memory_mb=100):
     tiny.rows = [row for row in tiny.rows if row["label"] >= 0]
     calibration = tiny.batches(4)
-    evaluation = Evaluation(tiny.batches(20), tiny.heads, memory_mb)
+    evaluation = Evaluation(tiny.batches(20), tiny.heads, memory_mb, ["macro_f1", "loss", "calibration_error"])
     evaluation.accuracy(tiny.model)  # as jobs do: outputs of the unpruned model are there
     return evaluation, lambda model: (gnorm.score(model, tiny.heads, calibration), {})
 
@@ -25,7 +25,7 @@ def pieces(tiny, memory_mb=100):
 def told(steps):
     """Everything of a trajectory but its seconds, scores as bytes."""
     return [
-        ([getattr(step, k) for k in ("step", "layer", "head", "score", "accuracy", "correct", "heads_left")], scores)
+        ({k: v for k, v in step.columns.items() if k != "seconds"}, scores)
         for step, scores in ((s, None if t is None else t.numpy().tobytes()) for s, t in steps)
     ]
 

@@ -38,7 +38,7 @@ class Ablation:
         with gated(self.model, self.heads, off), reused(self.model, self.heads, self.stored, self.kept_layers):
             logits = self.model(**self.batch.inputs).logits
         check_logits(self.model, self.heads, self.batch, logits)
-        return objectives.of_rows(logits.double(), self.batch.labels, "task_loss").cpu()
+        return objectives.of_rows(logits.double(), self.batch, "task_loss").cpu()
 
 
 def slots_left(model: nn.Module, heads: SlotMap) -> list[Slot]:

@@ -10,13 +10,18 @@ def count(module: nn.Module) -> int:
 
 
 def modules(model: nn.Module) -> list[tuple[str, int, int]]:
-    """(name, depth, parameters) of the model, its backbone and head, and their parts."""
-    prefix = model.base_model_prefix
+    """(name, depth, parameters) of the model, its backbone and head, and their parts.
+
+    A head that is tied to the embeddings has none of its own and is left out.
+    """
+    prefix, seen = model.base_model_prefix, set()
     rows = [("model", 0, count(model))]
     for name, child in model.named_children():
-        if not count(child):
+        own = {id(p): p.numel() for p in child.parameters() if id(p) not in seen}
+        seen |= own.keys()
+        if not own:
             continue
-        rows.append((name, 1, count(child)))
+        rows.append((name, 1, sum(own.values())))
         parts = [(part, count(grandchild)) for part, grandchild in child.named_children()]
         if name != prefix and not parts:
             parts = [(part, parameter.numel()) for part, parameter in child.named_parameters(recurse=False)]

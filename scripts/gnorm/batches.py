@@ -11,6 +11,7 @@ import torch
 
 from gnorm import UserError
 from gnorm.logs import log
+from gnorm.rows import NO_CLASS
 
 if TYPE_CHECKING:  # importing transformers takes seconds, and some rules only need the type
     from transformers import PreTrainedTokenizerBase
@@ -22,7 +23,7 @@ Result = TypeVar("Result")
 @dataclass(frozen=True, eq=False)  # compared by identity, so that a batch can be a key
 class Batch:
     inputs: dict[str, torch.Tensor]
-    labels: torch.Tensor
+    labels: torch.Tensor  # what is to be predicted: a row's class, or of language models each token's next one
     positions: torch.Tensor  # of its rows in the list that was given
     weights: torch.Tensor  # how often each row counts (bootstrap resamples repeat rows)
     rows: torch.Tensor  # their numbers in the dataset, or positions for rows without a number
@@ -59,7 +60,7 @@ class Batch:
         columns = slice(int(used[0]), int(used[-1]) + 1)  # padding may be on either side
         return Batch(
             inputs={name: value[rows, columns] for name, value in self.inputs.items()},
-            labels=self.labels[rows],
+            labels=self.labels[rows, columns] if self.labels.dim() > 1 else self.labels[rows],
             positions=self.positions[rows],
             weights=self.weights[rows],
             rows=self.rows[rows],
@@ -107,11 +108,22 @@ def in_order(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], size: int
     return [_batch(tokenizer, rows, encoded, chosen, weights) for chosen in cuts]
 
 
+def labels(rows: Sequence[dict], inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The class of each row; of rows without any, each token's next one, with `NO_CLASS` where nothing follows."""
+    if rows[0]["label"] is not None:
+        return torch.tensor([row["label"] for row in rows])
+    following = torch.full_like(inputs["input_ids"], NO_CLASS)
+    both = (inputs["attention_mask"][:, 1:] * inputs["attention_mask"][:, :-1]).bool()
+    following[:, :-1][both] = inputs["input_ids"][:, 1:][both]
+    return following
+
+
 def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) -> Batch:
+    # On the right whatever the tokenizer prefers: tokens then have the positions they have alone.
+    inputs = dict(tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt", padding_side="right"))
     return Batch(
-        # On the right whatever the tokenizer prefers: tokens then have the positions they have alone.
-        inputs=dict(tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt", padding_side="right")),
-        labels=torch.tensor([rows[i]["label"] for i in chosen]),
+        inputs=inputs,
+        labels=labels([rows[i] for i in chosen], inputs),
         positions=torch.tensor(chosen),
         weights=torch.tensor([weights[i] for i in chosen], dtype=torch.float64),
         rows=torch.tensor([rows[i].get("row", i) for i in chosen]),

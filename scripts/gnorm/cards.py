@@ -11,6 +11,7 @@ class Point:
 
     accuracy: float
     correct: int
+    metrics: dict[str, float]  # beside it, by title
     parameters: int
     megabytes: float
     milliseconds: dict[int, float]  # batch size -> median
@@ -20,6 +21,9 @@ def write(
     title: str, suite: str, solution: dict, shared: list[list[int]], points: tuple[Point, Point], facts: dict
 ) -> str:
     before, after = points
+    writes = facts["task"] == "language_model"
+    auto = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification"
+    classes = "" if writes else f"Classes: {', '.join(facts['classes'])}. "
     heads, pruned = solution["heads"], solution["heads_pruned"]
     gone: dict[int, list[int]] = {}
     for row, head in solution["pruned_slots"]:
@@ -27,7 +31,7 @@ def write(
     lines = [
         "---",
         "library_name: transformers",
-        "pipeline_tag: text-classification",
+        f"pipeline_tag: {'text-generation' if writes else 'text-classification'}",
         "---",
         "",
         f"# {title}, {pruned} of {heads} attention heads pruned",
@@ -38,8 +42,13 @@ def write(
         "| | before | after |",
         "|---|---:|---:|",
         _line("heads", heads, heads - pruned, "d"),
-        _line("accuracy (%)", 100 * before.accuracy, 100 * after.accuracy, ".2f"),
-        _line(f"correct, of {facts['evaluated']} rows", before.correct, after.correct, ",d"),
+        _line(
+            "next-token accuracy (%)" if writes else "accuracy (%)", 100 * before.accuracy, 100 * after.accuracy, ".2f"
+        ),
+        _line(
+            f"correct, of {facts['evaluated']} {'tokens' if writes else 'rows'}", before.correct, after.correct, ",d"
+        ),
+        *(_line(name, value, after.metrics[name], ".4g") for name, value in before.metrics.items()),
         _line("parameters", before.parameters, after.parameters, ",d"),
         _line("megabytes (float32)", before.megabytes, after.megabytes, ".2f"),
         *(
@@ -67,13 +76,13 @@ def write(
         "## Use",
         "",
         "```python",
-        "from transformers import AutoModelForSequenceClassification, AutoTokenizer",
+        f"from transformers import {auto}, AutoTokenizer",
         "",
         'tokenizer = AutoTokenizer.from_pretrained("this/folder")',
-        'model = AutoModelForSequenceClassification.from_pretrained("this/folder")',
+        f'model = {auto}.from_pretrained("this/folder")',
         "```",
         "",
-        f"Classes: {', '.join(facts['classes'])}. Saved and tried with transformers {facts['transformers']}; releases "
+        f"{classes}Saved and tried with transformers {facts['transformers']}; releases "
         "from 4.55 on fail in a layer that has no head left, and 5 no longer knows pruned heads.",
         "",
     ]

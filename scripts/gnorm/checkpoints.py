@@ -12,22 +12,44 @@ import safetensors
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+)
 from transformers.activations import NewGELUActivation
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from gnorm import UserError
-from gnorm.batches import encode, make
+from gnorm.batches import encode, labels, make
 from gnorm.devices import device
 from gnorm.files import atomic
 from gnorm.heads import head_map
 from gnorm.logs import log
 from gnorm.numbers import NotFinite, check_logits
+from gnorm.rows import NO_CLASS
 from gnorm.state import State
 
 TRANSFORMERS = transformers.__version__
 SAVE_SECONDS = 30  # how much training may be lost within an epoch
+CLASSES = {"classification": AutoModelForSequenceClassification, "language_model": AutoModelForCausalLM}
+
+# Families that are trained as language models: what they call the size of the feed-forward layer, and what else is set.
+DECODERS = {
+    "gpt2": ("n_inner", {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+    "llama": ("intermediate_size", {}),
+}
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
+
+
+def task_of(model: nn.Module | PretrainedConfig) -> str:
+    """What a model, or one saved with this configuration, was made for."""
+    kinds = [type(model).__name__] if isinstance(model, nn.Module) else model.architectures or []
+    return "language_model" if {*kinds} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()} else "classification"
 
 
 def load(
@@ -38,10 +60,11 @@ def load(
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        kind = AutoModelForSequenceClassification._model_mapping.get(type(config), None)
+        auto = CLASSES[task_of(config)]
+        kind = auto._model_mapping.get(type(config), None)
         if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
             attention = "eager"
-        model = AutoModelForSequenceClassification.from_pretrained(
+        model = auto.from_pretrained(
             folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:  # a damaged file raises whatever its reader makes of it
@@ -57,6 +80,8 @@ def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the 
     taken = inspect.signature(model.forward).parameters
     tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name in taken]
     if tokenizer.pad_token_id is None:
+        if model.config.pad_token_id is None and task_of(model) == "language_model":
+            model.config.pad_token_id = tokenizer.eos_token_id or 0  # any token: padding is neither read nor predicted
         if model.config.pad_token_id is None:
             raise UserError(
                 f"{where} has no padding token: set `pad_token` of its tokenizer and `pad_token_id` of its "
@@ -71,7 +96,8 @@ def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the 
 
 def load_plain(folder: str | Path) -> nn.Module:
     """A model as anyone with transformers alone loads it."""
-    return AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True).eval()
+    auto = CLASSES[task_of(AutoConfig.from_pretrained(folder, local_files_only=True))]
+    return auto.from_pretrained(folder, local_files_only=True).eval()
 
 
 def fuse(model: nn.Module) -> nn.Module:
@@ -112,9 +138,22 @@ def positions(model: nn.Module) -> int:
 
 
 def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+    if task_of(model) == "language_model":
+        model.config.use_cache = True  # for whoever generates text with it
     with atomic(folder) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
+
+
+def check_task(model: nn.Module, task: str, classes: Sequence[str]) -> None:
+    """Whether a model from outside is one for the suite's task and classes."""
+    if task_of(model) != task:
+        raise UserError(
+            f"the model is a {type(model).__name__}: set `task: {task_of(model)}` of its entry in the suite, "
+            f"or take a checkpoint for {task}"
+        )
+    if task == "classification":
+        check_classes(model, classes)
 
 
 def check_classes(model: nn.Module, classes: Sequence[str]) -> None:
@@ -133,8 +172,11 @@ def train(
     seed: int,
     state: State | None = None,
 ) -> nn.Module:
-    """A classifier of the suite entry's architecture, trained from scratch on `rows`."""
+    """A model of the suite entry's architecture, trained from scratch on `rows`: a classifier, or a decoder."""
     _seeded(seed)
+    if entry["family"] in DECODERS:
+        model = AutoModelForCausalLM.from_config(_decoder(entry, tokenizer))
+        return _fit(model, entry, tokenizer, rows, seed, state)
     offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
     config = AutoConfig.for_model(
         entry["family"],
@@ -157,6 +199,26 @@ def train(
         **({"embedding_size": entry["width"]} if entry["family"] == "albert" else {}),
     )
     return _fit(AutoModelForSequenceClassification.from_config(config), entry, tokenizer, rows, seed, state)
+
+
+def _decoder(entry: dict, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+    feed_forward, others = DECODERS[entry["family"]]
+    if entry.get("key_heads"):
+        others = others | {"num_key_value_heads": entry["key_heads"]}
+    return AutoConfig.for_model(
+        entry["family"],
+        vocab_size=len(tokenizer),
+        hidden_size=entry["width"],
+        num_hidden_layers=entry["layers"],
+        num_attention_heads=entry["heads"],
+        max_position_embeddings=tokenizer.model_max_length,
+        initializer_range=0.05,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        **{feed_forward: entry["feed_forward"]},
+        **others,
+    )
 
 
 def finetune(
@@ -258,9 +320,9 @@ def _fit(
             continue
         chosen = order[first : first + size]
         inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
-        labels = torch.tensor([rows[i]["label"] for i in chosen], device=model.device)
+        wanted = labels([rows[i] for i in chosen], inputs).to(model.device)
         logits = model(**inputs).logits
-        loss = nn.functional.cross_entropy(logits, labels)
+        loss = nn.functional.cross_entropy(logits.flatten(0, -2), wanted.flatten(), ignore_index=NO_CLASS)
         if not loss.isfinite():
             raise _diverged(model, tokenizer, rows, chosen, step, loss.item())
         optimizer.zero_grad()

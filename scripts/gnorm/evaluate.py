@@ -1,41 +1,63 @@
-"""Accuracy, batched by length, without running again the layers that pruning left alone."""
+"""Accuracy and other metrics, batched by length, without running again the layers that pruning left alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
+from gnorm import metrics
 from gnorm.batches import Batch, each, out_of_memory
 from gnorm.heads import SlotMap
 from gnorm.logs import log
+from gnorm.metrics import Predictions
 from gnorm.numbers import check_logits
+from gnorm.rows import NO_CLASS
 
 
 @dataclass(frozen=True)
 class Accuracy:
     correct: int
-    evaluated: int
+    evaluated: int  # rows, or of language models the tokens that follow one
+    metrics: dict[str, float] = field(default_factory=dict)  # others, by name
 
     @property
     def value(self) -> float:
         return self.correct / self.evaluated
 
 
+def predictions(batch: Batch, logits: torch.Tensor) -> Predictions:
+    """What the model predicts of all labels of a batch, row after row."""
+    labels = batch.labels.to(logits.device)
+    real = labels != NO_CLASS
+    labels, logits = labels[real], logits.detach()[real]
+    logarithms = logits.log_softmax(-1)
+    losses = -logarithms.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    found = labels, logits.argmax(-1), losses, logarithms.amax(-1).exp()
+    return Predictions(*(part.cpu().numpy() for part in found))
+
+
+def predictions_by_row(batch: Batch, logits: torch.Tensor) -> dict[int, Predictions]:
+    """... by the row's position."""
+    counts = (batch.labels != NO_CLASS).view(len(batch.labels), -1).sum(1).tolist()
+    return dict(zip(batch.positions.tolist(), predictions(batch, logits).split(counts), strict=True))
+
+
 class Evaluation:
     """Measures one model again and again while it loses heads.
 
     Layers below a pruned head give what they gave before, so their outputs are kept where they
-    fit into `memory_mb`: all of them, or every second, third, ... Rows must have a class.
+    fit into `memory_mb`: all of them, or every second, third, ... Rows must have a class. `wanted` are metrics
+    to take beside the accuracy.
     """
 
-    def __init__(self, batches: list[Batch], heads: SlotMap, memory_mb: int = 0):
-        self.batches, self.heads = batches, heads
+    def __init__(self, batches: list[Batch], heads: SlotMap, memory_mb: int = 0, wanted: Iterable[str] = ()):
+        self.batches, self.heads, self.wanted = batches, heads, metrics.at_steps(wanted)
         self.kept_layers = self._affordable(memory_mb)
         self.stored: WeakKeyDictionary[Batch, dict[int, torch.Tensor]] = WeakKeyDictionary()  # layer -> its output
         self.measured: dict[frozenset, Accuracy] = {}  # by the heads that are gone
@@ -61,12 +83,12 @@ class Evaluation:
         return chosen
 
     def accuracy(
-        self, model: nn.Module, changed: int | None = None, known: Mapping[int, int] | None = None
+        self, model: nn.Module, changed: int | None = None, known: Mapping[int, Predictions] | None = None
     ) -> Accuracy:
         """Accuracy now; `changed` is the lowest layer that has changed since the last call, None if none has.
 
-        `known` has the classes already predicted by this very model, by the row's position; a batch
-        of such rows is not run.
+        `known` has what this very model has predicted already, by the row's position; a batch of such rows
+        is not run.
         """
         known = known or {}
         if changed is not None:
@@ -77,10 +99,10 @@ class Evaluation:
         if gone in self.measured:
             return self.measured[gone]
 
-        def predict(batch: Batch) -> list[int]:
+        def predict(batch: Batch) -> Predictions:
             positions = batch.positions.tolist()
             if all(position in known for position in positions):
-                return [known[position] for position in positions]
+                return Predictions.join(known[position] for position in positions)
             try:
                 return self._predict(model, batch)
             except (RuntimeError, MemoryError) as error:
@@ -91,19 +113,17 @@ class Evaluation:
             self.stored.clear()
             return self._predict(model, batch)
 
-        correct = evaluated = 0
         with torch.inference_mode():
-            for batch, predicted in each(self.batches, predict):
-                correct += sum(p == label for p, label in zip(predicted, batch.labels.tolist(), strict=True))
-                evaluated += len(predicted)
-        self.measured[gone] = Accuracy(correct, evaluated)
+            found = Predictions.join(of_batch for _, of_batch in each(self.batches, predict))
+        values = metrics.evaluate(self.wanted, found)
+        self.measured[gone] = Accuracy(int(found.correct.sum()), len(found.label), values)
         return self.measured[gone]
 
-    def _predict(self, model: nn.Module, batch: Batch) -> list[int]:
+    def _predict(self, model: nn.Module, batch: Batch) -> Predictions:
         with reused(model, self.heads, self.stored.setdefault(batch, {}), self.kept_layers):
             logits = model(**batch.to(model.device).inputs).logits
         check_logits(model, self.heads, batch, logits)  # the class of a NaN would be counted as any other
-        return logits.argmax(-1).tolist()
+        return predictions(batch, logits)
 
 
 @contextmanager

@@ -7,9 +7,19 @@ LIBRARIES_MB = 700  # what a job takes before it loads a model
 
 
 def bytes_per_token(
-    layers: int, heads: int, width: int, feed_forward: int, positions: int, tied: bool, size: int = 4
+    layers: int,
+    heads: int,
+    width: int,
+    feed_forward: int,
+    positions: int,
+    tied: bool,
+    size: int = 4,
+    vocabulary: int = 0,
 ) -> int:
-    """Memory that a token of a batch takes, at the peak of a scoring pass or of an entropy pass."""
+    """Memory that a token of a batch takes, at the peak of a scoring pass or of an entropy pass.
+
+    Of language models, whose tokens each have logits, with the size of their `vocabulary`.
+    """
     # Kept for the backward pass of each layer: Q, K, V, context, two sums and more, the feed-forward layer's two.
     kept = 8 * width + 2 * feed_forward
     if tied:  # tied layers wait for each other with their inputs and gradients
@@ -17,4 +27,5 @@ def bytes_per_token(
     scoring = layers * kept * size
     # One layer's attention at full length, in float32 and in float64, its logarithms and products.
     entropy = heads * positions * 6 * 8
-    return max(scoring, entropy)
+    # Logits, their logarithms and their gradient, one of them in float64 where losses are compared.
+    return max(scoring, entropy) + 4 * vocabulary * size

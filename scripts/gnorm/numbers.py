@@ -22,7 +22,7 @@ def check_logits(model: nn.Module, heads: SlotMap, batch: Batch, logits: torch.T
     """Stop at the first row whose logits are not finite, and name the head where that begins."""
     if logits.isfinite().all():
         return
-    at = int((~logits.isfinite()).any(-1).nonzero()[0])
+    at = int((~logits.isfinite()).flatten(1).any(1).nonzero()[0])
     where = _origin(model, heads, batch.row(at))
     raise NotFinite(f"the model's logits are not finite for row {batch.rows[at]}: {where}")
 

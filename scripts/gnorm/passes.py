@@ -133,7 +133,7 @@ def backward(
     heads: SlotMap,
     batch: Batch,
     signals: tuple[Signal, ...],
-    objective: str | Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    objective: str | Callable[[torch.Tensor, Batch], torch.Tensor],
     precision: str = "float32",
 ) -> tuple[dict[Signal, torch.Tensor], torch.Tensor]:
     """The signals of a batch's rows, and its logits; pruned slots are 0. Weights stay frozen."""
@@ -151,9 +151,9 @@ def backward(
             logits = logits.float()
         if roots and logits.isfinite().all():  # out of autocast, which would round the signals' products too
             if callable(objective):
-                value = objective(logits, batch.labels)
+                value = objective(logits, batch)
             else:
-                value = objectives.of_rows(logits, batch.labels, objective).sum()
+                value = objectives.of_rows(logits, batch, objective).sum()
             torch.autograd.grad(SCALE * value, roots)
     check_logits(model, heads, batch, logits.detach())  # nobody watches the model any more
     return found, logits.detach()

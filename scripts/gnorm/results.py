@@ -80,6 +80,11 @@ class Results:
         """`scores`, `curves` or `costs` of the criteria that are compared."""
         return pd.read_csv(self._path("criteria", f"{model}/criteria/{what}.csv"))
 
+    def speeds(self, model: str) -> pd.DataFrame | None:
+        """Of a model whose speed is measured."""
+        path = self._path("speeds", f"{model}/speed.csv")
+        return pd.read_csv(path) if path.exists() else None
+
     def entropy(self, model: str) -> dict:
         return read_json(self._path("entropy", f"{model}/entropy/diagnostics.json"))
 
@@ -113,10 +118,10 @@ def total_heads(tidy: pd.DataFrame, model: str) -> int:
     return round((some["heads_pruned"] / some["fraction_pruned"]).iloc[0])
 
 
-def over_runs(found: list[pd.DataFrame], by: str):
-    """Accuracies of several runs grouped by how much is pruned, as far as every run goes."""
+def over_runs(found: list[pd.DataFrame], by: str, of: str = "accuracy"):
+    """Accuracies, or another metric, of several runs grouped by how much is pruned, as far as every run goes."""
     joined = pd.concat(found)
-    return joined[joined.groupby(by)["accuracy"].transform("size") == len(found)].groupby(by)["accuracy"]
+    return joined[joined.groupby(by)[of].transform("size") == len(found)].groupby(by)[of]
 
 
 def importance(scores: pd.DataFrame) -> pd.DataFrame:

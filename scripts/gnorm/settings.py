@@ -28,6 +28,8 @@ RESERVED_STRATEGIES = ("dataset", "checkpoint", "entropy", "trajectories", "down
 MOST_JOBS = 10_000  # of one kind for one model: Snakemake plans them all
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast
 TRAINED = ("train", "finetune")  # sources of checkpoints that are trained here
+AT_LEVELS = ("tokens_per_second", "lexical_diversity", "repetition")  # metrics that are measured with speed
+DECODERS = ("gpt2", "llama")  # families that are trained as language models
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
@@ -51,6 +53,7 @@ def load(config: dict, root: Path) -> dict:
         if dataset["source"] == "generated" and dataset["corpus"] not in corpora:
             where = f"{name}: models.{model}.dataset.corpus"
             raise UserError(f"{where}: there is no {_unknown(dataset['corpus'], corpora, 'corpus')}")
+        _check_task(entry, root, f"{name}: models.{model}")
         if entry["checkpoint"]["source"] in TRAINED:
             _check_training(entry, f"{name}: models.{model}")
         if dataset.get("neutral") and len(dataset["classes"]) != 2:
@@ -64,6 +67,7 @@ def load(config: dict, root: Path) -> dict:
         _check_groups(config["strategies"], entry, f"{name}: models.{model}")
     config["compare"] = _compared(config, root)
     for entry in suite["models"].values():
+        entry["metrics"] = config["metrics"][entry["task"]]
         rows = entry.pop("batch_rows", None)
         entry["strategies"] = {
             s: strategy if rows is None or s in own_batches else _with_batch_rows(strategy, rows)
@@ -147,6 +151,31 @@ def _check_packages(models: dict, suite: str) -> None:
                 raise UserError(f"{suite}: models.{model}: {' '.join(named)} has another sha256 elsewhere in the suite")
 
 
+def _check_task(entry: dict, root: Path, where: str) -> None:
+    """Rows and model are for the same task."""
+    task, dataset, checkpoint = entry["task"], entry["dataset"], entry["checkpoint"]
+    other = "classification" if task == "language_model" else "language_model"
+    if dataset["source"] == "generated":
+        labels = "\nLABELS = ()" not in _source(root, "corpora", dataset["corpus"])
+        if labels != (task == "classification"):
+            has = "labels" if labels else "no labels"
+            said = f"{dataset['corpus']!r} has {has}: take another corpus, or set task: {other}"
+            raise UserError(f"{where}.dataset.corpus: {said}")
+    for key in ("label", "classes", "neutral") if dataset["source"] != "generated" else ():
+        if task == "language_model" and dataset.get(key) is not None:
+            raise UserError(
+                f"{where}.dataset.{key}: a language model's rows have none; leave it out, or set task: {other}"
+            )
+        if task == "classification" and key != "neutral" and key not in dataset:
+            raise UserError(f"{where}.dataset: the key {key!r} is missing; a language model needs none (task: {other})")
+    if checkpoint["source"] == "train" and (checkpoint["family"] in DECODERS) != (task == "language_model"):
+        raise UserError(f"{where}.checkpoint.family: {checkpoint['family']!r} goes with task: {other}")
+    if checkpoint["source"] == "finetune" and task == "language_model":
+        raise UserError(
+            f"{where}.checkpoint.source: 'finetune' goes with task: {other}; take local, hub, package or train"
+        )
+
+
 def _check_training(entry: dict, where: str) -> None:
     """What is known of a model before it is trained."""
     checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
@@ -159,7 +188,12 @@ def _check_training(entry: dict, where: str) -> None:
     if checkpoint["width"] % checkpoint["heads"]:
         width, heads = checkpoint["width"], checkpoint["heads"]
         raise UserError(f"{where}.checkpoint.heads: must divide the width {width}, got {heads}")
-    slots = checkpoint["heads"] * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
+    groups = checkpoint.get("key_heads", checkpoint["heads"])
+    if groups != checkpoint["heads"] and (checkpoint["family"] != "llama" or checkpoint["heads"] % groups):
+        said = f"goes with llama and must divide the {checkpoint['heads']} heads, got {groups}"
+        raise UserError(f"{where}.checkpoint.key_heads: {said}")
+    a_layer = checkpoint["heads"] if checkpoint.get("prune_by") == "query" else groups
+    slots = a_layer * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
     if levels > slots + 1:
         raise UserError(f"{where}.random.levels: {slots} prunable heads allow at most {slots + 1}, got {levels}")
 

@@ -18,6 +18,7 @@ from transformers import (
     AutoConfig,
     AutoTokenizer,
     BertTokenizerFast,
+    GPT2TokenizerFast,
     PreTrainedTokenizerFast,
     RobertaTokenizerFast,
     XLMRobertaTokenizerFast,
@@ -34,6 +35,7 @@ class Family:
     single: str
     pair: str
     unknown: str
+    options: tuple[tuple[str, object], ...] = ()  # what is not the wrapper's own: names of special tokens, inputs
     positions_after_padding: bool = False  # position ids start after the padding token's id
 
 
@@ -71,6 +73,31 @@ FAMILIES = {
         "<s> $A </s> </s> $B </s>",
         "<unk>",
         positions_after_padding=True,
+    ),
+    # Decoders predict the next token: one stands before the first word, and one tells the end.
+    "gpt2": Family(
+        "bytes",
+        GPT2TokenizerFast,
+        ("<|endoftext|>", "<|padding|>"),
+        "<|endoftext|> $A <|endoftext|>",
+        "<|endoftext|> $A $B <|endoftext|>",
+        "<|endoftext|>",
+        (("pad_token", "<|padding|>"),),
+    ),
+    "llama": Family(
+        "bytes",
+        PreTrainedTokenizerFast,
+        ("<s>", "</s>", "<unk>", "<pad>"),
+        "<s> $A </s>",
+        "<s> $A $B </s>",
+        "<unk>",
+        (
+            ("bos_token", "<s>"),
+            ("eos_token", "</s>"),
+            ("unk_token", "<unk>"),
+            ("pad_token", "<pad>"),
+            ("model_input_names", ("input_ids", "attention_mask")),
+        ),
     ),
 }
 
@@ -113,7 +140,7 @@ def train(family: str, texts: list[str], vocabulary: int, length: int) -> PreTra
         pair=spec.pair,
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in special],
     )
-    return spec.wrapper(tokenizer_object=tokenizer, model_max_length=length)
+    return spec.wrapper(tokenizer_object=tokenizer, model_max_length=length, **dict(spec.options))
 
 
 def _learn_pieces(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import nn
@@ -12,13 +12,14 @@ from torch import nn
 from gnorm import surgery
 from gnorm.evaluate import Accuracy, Evaluation
 from gnorm.heads import SlotMap
+from gnorm.metrics import Predictions
 from gnorm.surgery import Slot
 
 # How far float32 is off on trained weights: scores that are closer may change places with the batch size.
 NEAR = 1e-4
 
-# Scores of the model's heads, and the classes predicted on the way (see `Evaluation.accuracy`).
-Scorer = Callable[[nn.Module], tuple[torch.Tensor, Mapping[int, int]]]
+# Scores of the model's heads, and what was predicted on the way (see `Evaluation.accuracy`).
+Scorer = Callable[[nn.Module], tuple[torch.Tensor, Mapping[int, Predictions]]]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,13 @@ class Step:
     heads_left: int  # tied heads counted in every layer
     parameters: int
     seconds: float  # of pruning, scoring the model that is left, and evaluating it
+    metrics: dict[str, float] = field(default_factory=dict)  # beside the accuracy
+
+    @property
+    def columns(self) -> dict:
+        """As a row of a table."""
+        values = asdict(self)
+        return values | values.pop("metrics")
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,7 @@ def follow(
             heads_left=heads.left(model),
             parameters=sum(p.numel() for p in model.parameters()),
             seconds=round(time.monotonic() - began, 4),
+            metrics=measured.metrics,
         )
         first, changed = first or now, None
         scores = scores if taken is None else taken

@@ -1,4 +1,4 @@
-"""What the paper says, item by item, beside what the data say."""
+"""What the paper says, item by item, beside what the data say; and what Sentinel-AI says of pruning heads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ RUN_POINTS = 1.0  # accuracy of a run of one's own, in points
 NEAR = 0.01  # "near-original": within one point
 ORDER = 0.99  # Kendall's tau from which two orders count as one
 REBOUND = 0.005  # a rise of half a point
+HIGH = 0.5  # "high levels" of pruning: more than this share of the heads
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Evidence:
     gradients: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     merged: dict[str, dict] = field(default_factory=dict)  # shards against merged files, by model
     splits: dict[str, dict] = field(default_factory=dict)
+    criteria: dict[str, pd.DataFrame] = field(default_factory=dict)  # curves of the criteria that are compared
+    speeds: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def curves(self, model: str, strategy: str) -> list[tuple[list[float], list[float]]]:
         """(fractions, accuracies) of each run or trial that prunes all heads."""
@@ -211,6 +214,56 @@ def three_runs(evidence: Evidence, model: str) -> Found | None:
     return Found(f"{len(found)} run{'s' if len(found) > 1 else ''}", len(found) >= 3) if found else None
 
 
+def keeps_performance(share: float) -> Claim:
+    """Sentinel-AI prunes by entropy: within one point of the unpruned model at every level up to `share`."""
+
+    def decide(evidence: Evidence, model: str) -> Found | None:
+        found = evidence.curves(model, "ae")
+        if not found:
+            return None
+        fractions, accuracies = found[0]
+        upto = [a for f, a in zip(fractions, accuracies, strict=True) if f <= share + 1e-9]
+        least = min(*upto, accuracy_at(fractions, accuracies, share))
+        text = f"{100 * accuracies[0]:.1f}% with all heads, at the least {100 * least:.1f}% up to {share:.0%} pruned"
+        return Found(text, least >= accuracies[0] - NEAR)
+
+    return decide
+
+
+def entropy_beats_random_at_high_levels(evidence: Evidence, model: str) -> Found | None:
+    own, trials = evidence.curves(model, "ae"), evidence.curves(model, "random")
+    levels = [f for f in trials[0][0] if HIGH < f < 1] if own and trials else []
+    if not levels:
+        return None
+    gaps = [accuracy_at(*own[0], f) - np.mean([accuracy_at(*trial, f) for trial in trials]) for f in levels]
+    text = f"above the mean of {len(trials)} trials at {sum(gap > 0 for gap in gaps)} of {len(gaps)} levels"
+    return Found(f"{text}; mean gap {100 * np.mean(gaps):+.1f} points", float(np.mean(gaps)) > 0)
+
+
+def magnitude_beats_random(evidence: Evidence, model: str) -> Found | None:
+    found, trials = evidence.criteria.get(model), evidence.curves(model, "random")
+    if found is None or not trials:
+        return None
+    own = found[(found["criterion"] == "magnitude") & (found["run"] == 0)]
+    if own.empty:
+        return None
+    reached = area(own["fraction_pruned"].tolist(), own["accuracy"].tolist())
+    areas = np.array([area(*trial) for trial in trials])
+    text = f"area {reached:.3f} against {areas.mean():.3f}; beats {(areas < reached).mean():.0%} of {len(areas)} trials"
+    return Found(text, reached > areas.mean())
+
+
+def speed_rises(evidence: Evidence, model: str) -> Found | None:
+    found = evidence.speeds.get(model)
+    own = None if found is None else found[found["strategy"] == "ae"].set_index("fraction_pruned")["tokens_per_second"]
+    if own is None or not (own.index > HIGH).any():
+        return None
+    later = own[(own.index > HIGH) & (own.index < 1)]
+    ratio = (later if len(later) else own[own.index > HIGH]).mean() / own.iloc[0]
+    text = f"{own.iloc[0]:,.0f} tokens a second with all heads, {ratio:.2f} times as many with more than half pruned"
+    return Found(text, ratio > 1)
+
+
 # (what the paper says, how it is decided, where to look, models if not all)
 CLAIMS: list[tuple[str, Claim, str, tuple[str, ...]]] = [
     ("Greedy-Gnorm beats attention entropy", greedy_beats("ae"), "PruningResults", ()),
@@ -230,6 +283,16 @@ CLAIMS: list[tuple[str, Claim, str, tuple[str, ...]]] = [
     ("Accuracy is measured on held-out rows", held_out, "dataset summaries", ()),
     ("Averaged over three independent runs", three_runs, "tidy.csv", ()),
 ]
+
+
+# Sentinel-AI's, of its own criteria.
+SENTINEL: list[tuple[str, Claim, str, tuple[str, ...]]] = [
+    ("Pruning up to 70% of the heads keeps performance", keeps_performance(0.7), "PruningResults", ()),
+    ("Entropy beats random pruning at high levels", entropy_beats_random_at_high_levels, "tables areas, random", ()),
+    ("Magnitude beats random pruning", magnitude_beats_random, "table criteria", ()),
+    ("Speed rises with pruning", speed_rises, "table speed", ()),
+]
+SOURCES = {"Claims": CLAIMS, "Sentinel-AI": SENTINEL}
 
 
 @dataclass(frozen=True)
@@ -287,7 +350,7 @@ def decide(
         is_papers = paper.same_model(model, totals[0]) if totals else model in paper.MODELS
         for number in numbers(model, parameters) if is_papers else []:
             rows.append(_number_row(number, run, published, subject, missing))
-    for text, claim, where, only in CLAIMS:
+    for part, (text, claim, where, only) in ((part, claim) for part, claims in SOURCES.items() for claim in claims):
         for model, title in models.items():
             if only and model not in only:
                 continue
@@ -296,7 +359,7 @@ def decide(
             status = missing if of_subject is None else "reproduced" if of_subject.holds else "differs"
             rows.append(
                 {
-                    "part": "Claims",
+                    "part": part,
                     "item": text,
                     "model": title,
                     "paper": "yes",
@@ -345,12 +408,15 @@ def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
         "# Verdict\n",
         f"The paper against {whose}: " + ", ".join(f"{counts[s]} {s}" for s in STATUSES if s in counts) + ".\n",
     ]
-    claims = table[table["part"] == "Claims"]
-    if len(claims):
+    for part in SOURCES:
+        claims = table[table["part"] == part]
+        if claims.empty:
+            continue
         pivot = claims.assign(mark=claims["status"].map({"reproduced": "yes", "differs": "**no**"}).fillna("-"))
         pivot = pivot.pivot_table(index="item", columns="model", values="mark", aggfunc="first", sort=False).fillna("")
-        lines += ["Does it hold? (- : no data)\n", pivot.reset_index().to_markdown(index=False), ""]
-    numbers = table[table["part"] != "Claims"]
+        whose = "" if part == "Claims" else f" What {part} says of head pruning, decided on its own criteria:"
+        lines += [f"Does it hold? (- : no data){whose}\n", pivot.reset_index().to_markdown(index=False), ""]
+    numbers = table[~table["part"].isin(list(SOURCES))]
     if len(numbers):
         same = numbers["status"].eq("reproduced").groupby(numbers["part"]).agg(["sum", "size"])
         lines += [
@@ -360,7 +426,8 @@ def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
     lines += [
         f"Tolerances: accuracies of the published files to the printed digits, of a run of one's own {RUN_POINTS:g} "
         f"point; sizes and parameters to the printed digits. `Near-original` is within {100 * NEAR:g} point; an order "
-        f"is kept from Kendall's tau {ORDER:g}; a curve collapses where it falls halfway to its end; areas are under "
+        f"is kept from Kendall's tau {ORDER:g}; high levels are above {HIGH:.0%} pruned; "
+        "a curve collapses where it falls halfway to its end; areas are under "
         "accuracy over the pruned fraction, of run 0. Sizes and parameters are computed from the architecture and the "
         "paper's masks, without weights.\n",
         "## Every item\n",

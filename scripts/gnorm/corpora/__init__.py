@@ -1,8 +1,8 @@
-"""Generated corpora: seeded stand-ins for the four tasks of the paper.
+"""Generated corpora: seeded stand-ins for the four tasks of the paper, and text for language models.
 
 One module a corpus, found by its file name. Each has `LABELS`, the label names in
-class order (a name in `UNSCORED` has no class and is left out of the accuracy), and
-`sample(rng)`, which draws one row as (text, pair or None, label name).
+class order (a name in `UNSCORED` has no class and is left out of the accuracy; none at all for
+language models), and `sample(rng)`, which draws one row as (text, pair or None, label name).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ are, further runs bootstrap resamples of them.
 """
 
 from gnorm.figures.style import look, panels
+from gnorm.metrics import title as metric_title
 from gnorm.results import Results, curves, over_runs, total_heads
 
 NEEDS = ("tidy",)
@@ -26,7 +27,8 @@ def draw(results: Results, settings: dict):
                 mean.index, mean, color=colour, linestyle=line, marker=mark, markevery=every, ms=4, lw=1.4, label=label
             )
             axis.fill_between(mean.index, runs.min(), runs.max(), color=colour, alpha=0.15, linewidth=0)
-        axis.set(title=title, xlabel=f"pruned heads (of {heads})", ylabel="accuracy", xlim=(0, heads), ylim=(0, 1.03))
+        quality = metric_title("accuracy", settings["tasks"].get(model, "classification"))
+        axis.set(title=title, xlabel=f"pruned heads (of {heads})", ylabel=quality, xlim=(0, heads), ylim=(0, 1.03))
     handles = {}
     for axis in axes:
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}

@@ -5,6 +5,7 @@ dots are trials beyond. The curve is the mean over runs, its band spans them.
 """
 
 from gnorm.figures.style import BLACK, ORANGE, look, panels
+from gnorm.metrics import title as metric_title
 from gnorm.results import Results, curves, over_runs
 
 NEEDS = ("tidy",)
@@ -42,6 +43,7 @@ def draw(results: Results, settings: dict):
             axis.fill_between(x, runs.min(), runs.max(), color=colour, alpha=0.2, linewidth=0)
             axis.axhline(mean.iloc[0], color=ORANGE, linestyle="--", lw=1.2, label="unpruned")
         axis.plot([], [], "s", color="#dddddd", markeredgecolor="#777777", label=f"random ({count})")
-        axis.set(title=title, xlabel="pruned heads (%)", ylabel="accuracy", xlim=(-4, 104), ylim=(0, 1.03))
+        quality = metric_title("accuracy", settings["tasks"].get(model, "classification"))
+        axis.set(title=title, xlabel="pruned heads (%)", ylabel=quality, xlim=(-4, 104), ylim=(0, 1.03))
         axis.legend(loc="lower left", fontsize=8)
     return figure

@@ -87,7 +87,7 @@ def scaled(
         with torch.enable_grad(), eager(model):
             logits = model(**batch.inputs, output_attentions=True).logits
             check_logits(model, heads, batch, logits.detach())
-            value = objectives.of_rows(logits, batch.labels, objective).sum()
+            value = objectives.of_rows(logits, batch, objective).sum()
             (gradient,) = torch.autograd.grad(value, found)
     finally:
         for handle in handles:

@@ -118,7 +118,7 @@ def squared_block_norms(
     """
     whole = granularity == "batch"
     norms = partial(block_norms, whole=True) if whole else block_norms
-    differentiated = (lambda logits, _labels: logits.norm()) if whole and objective == "logit_norm" else objective
+    differentiated = partial(objectives.of_batch, objective=objective) if whole else objective
     found, logits = backward(model, heads, batch, (norms,), differentiated, precision)
     return found[norms], logits
 

@@ -1,7 +1,7 @@
 """Accuracy of the unpruned model beside the majority class and a bag of words (TF-IDF, logistic regression).
 
 All on the same evaluation rows; the baselines learn from the model's own training rows. Models that are not
-trained here have no such rows and are left out.
+trained here have no such rows and are left out; so are language models, which have no classes.
 """
 
 import pandas as pd

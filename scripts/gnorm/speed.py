@@ -1,0 +1,101 @@
+"""How many tokens a model reads or writes in a second, and what it writes."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import nn
+from transformers import DynamicCache, PreTrainedTokenizerBase
+
+from gnorm import UserError, batches, checkpoints
+
+PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 8, 4, 24
+READ_ROWS = 32  # of a classifier's batch
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Measured:
+    tokens: int  # that were produced, or read
+    seconds: float
+    texts: tuple[str, ...] = ()  # what was written after each prompt
+
+
+class Cache(DynamicCache):
+    """Keys and values so far. A layer without heads has none, which must not pass for there being no past."""
+
+    def get_seq_length(self, layer_idx: int | None = 0) -> int:
+        return max((keys.shape[-2] for keys in self.key_cache if keys.numel()), default=0)
+
+
+class Writer:
+    """Greedy continuations of the first tokens of some rows, all at once; a text may end before the others."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], new: int = NEW_TOKENS):
+        self.tokenizer, self.new = tokenizer, new
+        encoded = [row["input_ids"] for row in batches.encode(tokenizer, rows, "prompts")]
+        long_enough = [ids for ids in encoded if len(ids) > PROMPT_TOKENS][:PROMPTS]
+        if not long_enough:
+            raise UserError(f"no evaluation row is longer than the {PROMPT_TOKENS} tokens of a prompt")
+        self.prompts = torch.tensor([ids[:PROMPT_TOKENS] for ids in long_enough])
+
+    def __call__(self, model: nn.Module) -> Measured:
+        new = min(self.new, checkpoints.positions(model) - PROMPT_TOKENS)
+        prompts = self.prompts.to(model.device)
+        generate(model, prompts, 2, self.tokenizer.eos_token_id)  # to warm up
+        seconds, written = timed(lambda: generate(model, prompts, new, self.tokenizer.eos_token_id), model.device)
+        texts = tuple(self.tokenizer.decode(ids, skip_special_tokens=True) for ids in written)
+        return Measured(sum(map(len, written)), seconds, texts)
+
+
+class Reader:
+    """One forward pass of a batch of rows."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict]):
+        (self.batch,) = batches.in_order(tokenizer, rows[:READ_ROWS], READ_ROWS)
+
+    @torch.inference_mode()
+    def __call__(self, model: nn.Module) -> Measured:
+        inputs = self.batch.to(model.device).inputs
+        model(**inputs)  # to warm up
+        seconds, _ = timed(lambda: model(**inputs), model.device)
+        return Measured(int(self.batch.mask.sum()), seconds)
+
+
+@torch.inference_mode()
+def generate(model: nn.Module, prompts: torch.Tensor, new: int, end: int | None) -> list[list[int]]:
+    """The most likely next tokens after prompts of one length, up to `new` or the token `end`, which is kept."""
+    cache, read, written = Cache(), prompts, []
+    running = torch.ones(len(prompts), dtype=torch.bool, device=prompts.device)
+    taken = inspect.signature(model.forward).parameters
+    for at in range(prompts.shape[1], prompts.shape[1] + new):
+        places = torch.arange(at - read.shape[1], at, device=prompts.device)
+        offered = {
+            "attention_mask": prompts.new_ones(len(prompts), at),
+            "position_ids": places.unsqueeze(0).expand(len(prompts), -1),
+            "cache_position": places,
+        }
+        known = {name: value for name, value in offered.items() if name in taken}
+        logits = model(input_ids=read, past_key_values=cache, use_cache=True, **known).logits[:, -1]
+        read = logits.argmax(-1, keepdim=True)
+        written.append(torch.where(running, read[:, 0], -1))
+        running = running & (read[:, 0] != end)
+        if not running.any():
+            break
+    return [[token for token in row if token >= 0] for row in torch.stack(written, dim=1).tolist()]
+
+
+def timed(work: Callable[[], Result], device: torch.device) -> tuple[float, Result]:
+    """Seconds, with all that the device was given done before and after."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    began = time.perf_counter()
+    made = work()
+    wait()
+    return time.perf_counter() - began, made

@@ -1,0 +1,37 @@
+"""Every metric unpruned and with a quarter, half and three quarters of the heads pruned, by strategy.
+
+Run 0 (for random pruning the mean over trials), between two steps linearly; ± is the standard deviation over runs (over
+trials). `better` says which way is good. Accuracy and perplexity of language models are of next tokens.
+"""
+
+import pandas as pd
+
+from gnorm.curves import accuracy_at
+from gnorm.metrics import METRICS, at_steps, title
+from gnorm.results import Results, curves
+
+NEEDS = ("tidy",)
+SHARES = (0.0, 0.25, 0.5, 0.75)
+DECIMALS: dict[str, int] = {}
+
+
+def make(results: Results, settings: dict) -> pd.DataFrame:
+    tidy, rows = results.tidy(), []
+    for model, shown in results.models.items():
+        task = settings["tasks"][model]
+        for metric in ("accuracy", *at_steps(settings["metrics"][task])):
+            for strategy, entry in results.strategies.items():
+                found = pd.DataFrame([at_shares(curve, metric) for curve in curves(tidy, model, strategy)])
+                if found.empty:
+                    continue
+                point = found.mean() if entry["score"] == "random" else found.iloc[0]
+                row = {"model": shown, "metric": title(metric, task), "better": METRICS[metric].better}
+                row |= {"strategy": strategy, "unpruned": point[0.0]}
+                for share in SHARES[1:]:
+                    row |= {f"at {share:.0%}": point[share], f"at {share:.0%} ±": found[share].std()}
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def at_shares(curve: pd.DataFrame, metric: str) -> dict[float, float]:
+    return {share: accuracy_at(curve["fraction_pruned"].tolist(), curve[metric].tolist(), share) for share in SHARES}
