@@ -47,7 +47,8 @@ TIMED = [name for name, entry in MODELS.items() if {*entry["metrics"]} & {*setti
 FIGURES = SETTINGS["figures"]["draw"]
 UNITS = {name: entry["unit"] for name, entry in SETTINGS["strategies"].items()}
 # The authors' files are about heads; their names have room for one random strategy.
-PUBLISHED = {interchange.strategy_name(name): name for name in RANKED if UNITS[name] == "heads"}
+OF_HEADS = [name for name in RANKED if UNITS[name] == "heads"]
+PUBLISHED = {interchange.strategy_name(name): name for name in OF_HEADS}
 WORKBOOKS = next((name for name in RANDOM if UNITS[name] == "heads"), None)
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.
 MEMORY_MB = (

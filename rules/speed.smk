@@ -9,7 +9,7 @@ rule measure_speed:
         rows="results/{suite}/{model}/dataset/rows.parquet",
         splits="results/{suite}/{model}/dataset/splits.json",
         checkpoint="results/{suite}/{model}/checkpoint",
-        trajectories=lambda wildcards: [trajectory(wildcards.model, s, 0) for s in RANKED],
+        trajectories=lambda wildcards: [trajectory(wildcards.model, s, 0) for s in OF_HEADS],
         code=code("measure_speed"),
     output:
         "results/{suite}/{model}/speed.csv",
@@ -26,7 +26,7 @@ rule measure_speed:
         runtime=time_limit("measure_speed"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
-        strategies=RANKED,
+        strategies=OF_HEADS,
         levels=setting("random", "levels"),
         metrics=level_metrics,
         threads=JOBS["threads"],

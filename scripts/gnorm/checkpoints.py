@@ -12,6 +12,10 @@ import safetensors
 import torch
 import transformers
 from torch import nn
+from transformers.utils import import_utils
+
+import_utils._sklearn_available = False  # a way of writing text that is not used here would import it: a second a job
+
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,

@@ -395,7 +395,7 @@ class Estimator:
     def measure_speed(self, model: str) -> float:
         """Language models write token by token, and a pass of few tokens takes as long as one of many."""
         levels = self.settings["models"][model]["random"]["levels"]
-        ways = sum(strategy["score"] != "random" for strategy in self.settings["strategies"].values())
+        ways = sum(s["score"] != "random" and s["unit"] == "heads" for s in self.settings["strategies"].values())
         a_pass = self._wall(SMALL_PASS * self.laws.token("forward", self.shapes[model]))
         return self.start(model) + SPEED_PASSES * levels * ways * a_pass
 

@@ -89,7 +89,7 @@ def mean_loss(model: nn.Module, heads: SlotMap, batches: list[Batch], gates: Gat
         batch = batch.to(model.device)
         logits = model(**batch.inputs).logits
         check_logits(model, heads, batch, logits.detach())
-        losses = objectives.of_rows(logits, batch.labels, "task_loss")
+        losses = objectives.of_rows(logits, batch, "task_loss")
         total = (losses * weights.to(losses)).sum()
         return total.item(), torch.autograd.grad(total, gates.values)[0]
 
