@@ -18,7 +18,7 @@ from gnorm.results import STEPS, read_table
 from gnorm.rows import read
 from gnorm.speed import Reader, Writer
 
-ROUNDS = 3  # over all strategies and levels, so that a busy moment does not meet every measurement of a level
+ROUNDS = 5  # over all strategies and levels, so that a busy moment does not meet every measurement of a level
 
 
 def orders(trajectories):

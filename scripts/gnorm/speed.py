@@ -35,7 +35,11 @@ class Cache(DynamicCache):
 
 
 class Writer:
-    """Greedy continuations of the first tokens of some rows, all at once; a text may end before the others."""
+    """Greedy continuations of the first tokens of some rows, all at once.
+
+    Decoding does not stop where a text ends, or a model that ends early would pass for a slow one: every pass gives a
+    token of every prompt, and all are counted. What comes after an end is no part of the text.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], new: int = NEW_TOKENS):
         self.tokenizer, self.new = tokenizer, new
@@ -48,10 +52,14 @@ class Writer:
     def __call__(self, model: nn.Module) -> Measured:
         new = min(self.new, checkpoints.positions(model) - PROMPT_TOKENS)
         prompts = self.prompts.to(model.device)
-        generate(model, prompts, 2, self.tokenizer.eos_token_id)  # to warm up
-        seconds, written = timed(lambda: generate(model, prompts, new, self.tokenizer.eos_token_id), model.device)
-        texts = tuple(self.tokenizer.decode(ids, skip_special_tokens=True) for ids in written)
-        return Measured(sum(map(len, written)), seconds, texts)
+        generate(model, prompts, 2)  # to warm up
+        seconds, written = timed(lambda: generate(model, prompts, new), model.device)
+        texts = tuple(self.tokenizer.decode(self._text(ids), skip_special_tokens=True) for ids in written.tolist())
+        return Measured(written.numel(), seconds, texts)
+
+    def _text(self, ids: list[int]) -> list[int]:
+        end = self.tokenizer.eos_token_id
+        return ids[: ids.index(end)] if end in ids else ids
 
 
 class Reader:
@@ -69,10 +77,9 @@ class Reader:
 
 
 @torch.inference_mode()
-def generate(model: nn.Module, prompts: torch.Tensor, new: int, end: int | None) -> list[list[int]]:
-    """The most likely next tokens after prompts of one length, up to `new` or the token `end`, which is kept."""
+def generate(model: nn.Module, prompts: torch.Tensor, new: int) -> torch.Tensor:
+    """The `new` most likely tokens after prompts of one length, each given those before it."""
     cache, read, written = Cache(), prompts, []
-    running = torch.ones(len(prompts), dtype=torch.bool, device=prompts.device)
     taken = inspect.signature(model.forward).parameters
     for at in range(prompts.shape[1], prompts.shape[1] + new):
         places = torch.arange(at - read.shape[1], at, device=prompts.device)
@@ -84,11 +91,8 @@ def generate(model: nn.Module, prompts: torch.Tensor, new: int, end: int | None)
         known = {name: value for name, value in offered.items() if name in taken}
         logits = model(input_ids=read, past_key_values=cache, use_cache=True, **known).logits[:, -1]
         read = logits.argmax(-1, keepdim=True)
-        written.append(torch.where(running, read[:, 0], -1))
-        running = running & (read[:, 0] != end)
-        if not running.any():
-            break
-    return [[token for token in row if token >= 0] for row in torch.stack(written, dim=1).tolist()]
+        written.append(read)
+    return torch.cat(written, dim=1)
 
 
 def timed(work: Callable[[], Result], device: torch.device) -> tuple[float, Result]:

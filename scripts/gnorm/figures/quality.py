@@ -5,6 +5,8 @@ on a logarithmic axis. Against pruned heads the mean over runs (of random prunin
 them; against speed run 0 at the levels of random pruning, with a ring around the unpruned model.
 """
 
+from matplotlib.ticker import LogFormatter
+
 from gnorm.figures.style import look, panels
 from gnorm.metrics import METRICS, at_steps, title
 from gnorm.results import Results, curves, over_runs, total_heads
@@ -29,6 +31,8 @@ def draw(results: Results, settings: dict):
         axis.set(xlabel="tokens a second" if against_speed else f"pruned heads (of {heads})")
         if METRICS[metric].log:
             axis.set_yscale("log")
+            for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+                which(LogFormatter(minor_thresholds=(2, 0.5)))  # plain numbers, fewer over a wide range
     handles = {}
     for axis in axes:
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}

@@ -1,7 +1,7 @@
 """Tokens a second as heads go, in the order of run 0, and what language models then write.
 
-Language models: tokens that greedy decoding really produced, with cached keys and values; classifiers: tokens read.
-`speed-up` is against the unpruned model. Medians of three rounds, each after a warm-up; other work on the machine
+Language models: tokens that greedy decoding produced, with cached keys and values; classifiers: tokens read.
+`speed-up` is against the unpruned model. Medians of five rounds, each after a warm-up; other work on the machine
 counts. Lexical diversity is different words among all, repetition the share of words that come again within 50
 (Sentinel-AI), each the mean over the texts; the first text is in the model's `speed.csv`.
 """
