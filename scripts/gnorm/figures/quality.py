@@ -7,7 +7,7 @@ them; against speed run 0 at the levels of random pruning, with a ring around th
 
 from matplotlib.ticker import LogFormatter
 
-from gnorm.figures.style import look, panels
+from gnorm.figures.style import band, legend, look, panels
 from gnorm.metrics import METRICS, at_steps, title
 from gnorm.results import Results, curves, over_runs, total_heads
 
@@ -33,25 +33,13 @@ def draw(results: Results, settings: dict):
             axis.set_yscale("log")
             for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
                 which(LogFormatter(minor_thresholds=(2, 0.5)))  # plain numbers, fewer over a wide range
-    handles = {}
-    for axis in axes:
-        handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=min(6, len(handles)), handlelength=3
-    )
+    legend(figure, axes)
     return figure
 
 
 def by_heads(axis, own, metric, looks, _speeds) -> None:
     for name, found in own.items():
-        label, colour, line, mark = looks[name]
-        runs = over_runs(found, "heads_pruned", metric)
-        mean = runs.mean()
-        every = max(1, len(mean) // 12)
-        axis.plot(
-            mean.index, mean, color=colour, linestyle=line, marker=mark, markevery=every, ms=4, lw=1.4, label=label
-        )
-        axis.fill_between(mean.index, runs.min(), runs.max(), color=colour, alpha=0.15, linewidth=0)
+        band(axis, over_runs(found, "heads_pruned", metric), looks[name])
 
 
 def by_speed(axis, own, metric, looks, speeds) -> None:

@@ -11,6 +11,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from pandas.api.typing import SeriesGroupBy
 
 from gnorm.files import atomic
 
@@ -65,6 +67,31 @@ def panels(count: int, columns: int, height: float = 2.6, **options) -> tuple[Fi
     for extra in flat[count:]:
         extra.remove()
     return figure, flat[:count]
+
+
+def band(axis: Axes, runs: SeriesGroupBy, look: tuple) -> None:
+    """The mean of several runs over the number of pruned heads, and a band that spans them."""
+    mean, (label, colour, line, mark) = runs.mean(), look
+    every = max(1, len(mean) // 12)
+    axis.plot(mean.index, mean, color=colour, linestyle=line, marker=mark, markevery=every, ms=4, lw=1.4, label=label)
+    axis.fill_between(mean.index, runs.min(), runs.max(), color=colour, alpha=0.15, linewidth=0)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def legend(figure: Figure, axes: list[Axes], order: list[str] | None = None) -> None:
+    """One legend below all axes, each label once, in rows of equal length that fit the figure."""
+    handles = {}
+    for axis in axes:
+        handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    labels = [label for label in order or handles if label in handles]
+    rows = math.ceil(len(labels) / (figure.get_figwidth() // 1.4))
+    figure.legend(
+        [handles[label] for label in labels],
+        labels,
+        loc="outside lower center",
+        ncols=math.ceil(len(labels) / rows),
+        handlelength=3,
+    )
 
 
 def save(figure: Figure, png: str | Path, pdf: str | Path, dpi: int) -> None:
