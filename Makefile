@@ -7,7 +7,8 @@ GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORE
 
 # Tests side by side; each worker takes a core and a gigabyte.
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
-PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+MARKS ?= not slow
 
 .PHONY: help env demo minilm bench capacity test test-quick test-faults test-slurm lint format clean
 
@@ -37,7 +38,7 @@ bench: env ## speed and memory beside the naive procedures; a quarter of an hour
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
 test: env ## all tests but slow fault tests; minutes, most for the suites mini (unless `make demo` ran before) and paper
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "$(MARKS)"
 
 test-faults: env ## inject every fault, also those that take long, and write docs/faults.md
 	$(PYTEST) tests -m fault --faults docs/faults.md

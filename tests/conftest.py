@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and small models only lose by more
 pytest_plugins = ["faults"]
@@ -28,16 +30,6 @@ OTHERS = {
     "llama": ("roberta", {"num_key_value_heads": 2, "attention_bias": True}),
     "qwen2": ("roberta", {"num_key_value_heads": 2, "prune_by": "query"}),
 }
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """With several workers, tests that look at the same finished run share a worker, so that it is made once."""
-    for item in items:
-        found = item._fixtureinfo.name2fixturedefs.items()
-        names = sorted(n for n, made in found if made[-1].scope != "function" and made[-1].baseid.startswith("tests"))
-        if names:  # other runs start from one of the first two
-            item.add_marker(pytest.mark.xdist_group(next((n for n in ("mini", "smoke") if n in names), names[0])))
 
 
 class Tiny:
@@ -173,22 +165,40 @@ def finish(folder: Path, suite: str) -> Path:
     return folder
 
 
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """A folder that the first worker to need it makes, and all others wait for."""
+    top = factory.getbasetemp()
+    top = top.parent if "PYTEST_XDIST_WORKER" in os.environ else top
+    folder, done = top / name, top / f"{name}.done"
+    with FileLock(top / f"{name}.lock"):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
+            folder.mkdir()
+            make(folder)
+            done.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory) -> Path:
     """A finished run of the suite `smoke` in a copy of the workflow; never change it, copy it."""
-    return finish(copy_workflow(tmp_path_factory.mktemp("smoke")), "smoke")
+    return once(tmp_path_factory, "smoke", lambda folder: finish(copy_workflow(folder), "smoke"))
 
 
 @pytest.fixture(scope="session")
 def mini(tmp_path_factory) -> Path:
     """A finished run of the suite `mini`, starting from what `make demo` left here if it is still valid."""
-    folder = copy_workflow(tmp_path_factory.mktemp("mini"))
-    for name in ("results/mini", "figures/mini", ".snakemake"):
-        if (ROOT / name).exists():
-            subprocess.run(["cp", "-a", "--parents", name, str(folder)], cwd=ROOT, check=True)
-    shutil.rmtree(folder / ".snakemake" / "locks", ignore_errors=True)
-    shutil.rmtree(folder / ".snakemake" / "incomplete", ignore_errors=True)
-    return finish(folder, "mini")
+
+    def make(folder: Path) -> Path:
+        copy_workflow(folder)
+        for name in ("results/mini", "figures/mini", ".snakemake"):
+            if (ROOT / name).exists():
+                subprocess.run(["cp", "-a", "--parents", name, str(folder)], cwd=ROOT, check=True)
+        shutil.rmtree(folder / ".snakemake" / "locks", ignore_errors=True)
+        shutil.rmtree(folder / ".snakemake" / "incomplete", ignore_errors=True)
+        return finish(folder, "mini")
+
+    return once(tmp_path_factory, "mini", make)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Table:
         properties = report.user_properties
         times = sum(value for name, value in properties if name == "tried") or 1
         for what, outcome in (value for name, value in properties if name == "fault"):
-            test = report.nodeid.split("[")[0].split("@")[0]  # xdist adds the group of tests that share a run
+            test = report.nodeid.split("[")[0]
             key = (test, what, outcome)
             self.tried[key] = self.tried.get(key, 0) + times
 

@@ -18,7 +18,7 @@ from conftest import copy_workflow, snakemake
 
 from gnorm import UserError, files
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("killed")]
+pytestmark = pytest.mark.slow
 
 SUITE = ("--config", "suite=killed", "runs=2")
 MODEL = {
