@@ -58,7 +58,7 @@ def both(tmp_path_factory):
 def test_every_model_has_the_metrics_of_its_task(both):
     tidy = pd.read_csv(both / "results/both/tidy.csv")
     decoder, bert = (tidy[tidy["model"] == name] for name in ("DECODER", "BERT"))
-    assert tidy.columns.tolist()[-3:] == ["seconds", "loss", "perplexity"]  # BERT is the first model
+    assert tidy.columns.tolist()[-3:] == ["unit", "loss", "perplexity"]  # BERT is the first model
     assert decoder[["perplexity", "loss"]].notna().all(axis=None) and bert["loss"].notna().all()
     assert bert["perplexity"].isna().all()
     splits = json.loads((both / "results/both/DECODER/dataset/splits.json").read_text())

@@ -94,7 +94,7 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
     plan = planned(tree, *SMOKE)
     assert plan["prune_heads"] == 4 and plan["random_pruning"] == 3
     assert plan["export_accuracy"] == 2  # of the trained gates: the authors' files are about heads
-    assert plan["make_table"] == 8  # those of strategies, and the one of neurons
+    assert plan["make_table"] == 9  # those of strategies, and the one of neurons
     untouched = {"make_dataset", "make_checkpoint", "entropy_shard", "find_solution", "measure_controls"}
     assert not untouched & set(plan)
     made = snakemake(tree, "tables", "exports", "verdict", "figures/smoke/PruningResults.png", *SMOKE)
@@ -175,7 +175,7 @@ def test_targets(smoke, tmp_path, copy_of):
     assert planned(tree, "results/smoke/BERT/entropy/shards/0-7.pt", *SMOKE) == {"entropy_shard": 1}
     figures = planned(tree, "figures", *SMOKE)
     assert figures["draw_figure"] == 7 and "write_report" not in figures
-    assert planned(tree, "tables", *SMOKE)["make_table"] == 10
+    assert planned(tree, "tables", *SMOKE)["make_table"] == 11
     assert planned(tree, "report", *SMOKE)["write_report"] == 1
 
 
@@ -211,7 +211,7 @@ def test_aggregates_follow_from_raw_files(smoke):
         trials = pd.read_csv(folder / f"{model}/random/trials.csv")
         expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
         assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
-    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 11
+    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 12
 
 
 def test_nothing_is_left_behind(smoke):

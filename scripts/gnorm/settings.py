@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -328,7 +329,12 @@ def _check_plain(value: Any, where: str, key: str = "") -> None:
     for name, part in parts:
         if isinstance(value, dict) and not isinstance(name, str):
             raise UserError(f"{where}: {key + ': ' if key else ''}the key {name!r} must be text, in quotes")
-        _check_plain(part, where, f"{key}.{name}" if key else str(name))
+        _check_plain(part, where, _path([key, name] if key else [name]))
+
+
+def _path(names: Iterable) -> str:
+    """Keys from the outermost in; one that would break the line is quoted."""
+    return ".".join(name if (name := str(key)).isprintable() else repr(name) for key in names)
 
 
 def _read(path: Path) -> Any:
@@ -405,7 +411,7 @@ def _with_defaults(value: Any, schema: dict) -> Any:
 def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "oneOf" and isinstance(error.instance, dict):
         return _explain_source(error)
-    key = ".".join(map(str, error.absolute_path))
+    key = _path(error.absolute_path)
     where = f"{key}: " if key else ""
     rule = error.validator_value
     if error.validator == "additionalProperties":
@@ -449,7 +455,7 @@ def _kind(option: dict) -> str:
 
 def _explain_source(error: jsonschema.ValidationError) -> str:
     """Explain against the alternative that the entry's `source` picks."""
-    key = ".".join(map(str, error.absolute_path))
+    key = _path(error.absolute_path)
     sources = [option["properties"]["source"]["const"] for option in error.validator_value if "properties" in option]
     given = error.instance.get("source")
     if given not in sources:
