@@ -5,7 +5,7 @@ on a logarithmic axis. Against pruned heads the mean over runs (of random prunin
 them; against speed run 0 at the levels of random pruning, with a ring around the unpruned model.
 """
 
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from gnorm.figures.style import band, legend, look, panels
 from gnorm.metrics import METRICS, at_steps, title
@@ -50,3 +50,4 @@ def by_speed(axis, own, metric, looks, speeds) -> None:
             measured["tokens_per_second"], quality, color=colour, linestyle=line, marker=mark, ms=4, lw=1, label=label
         )
         axis.plot(measured["tokens_per_second"].iloc[0], quality.iloc[0], "o", color="black", mfc="none", ms=9)
+    axis.xaxis.set_major_locator(MaxNLocator(5))  # long numbers
