@@ -116,7 +116,7 @@ def run(tree: Path, *arguments: str, watched: Seen | None = None) -> tuple[int, 
         try:
             if thread:
                 thread.start()
-            process.wait(timeout=1200)
+            process.wait(timeout=2700)
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)  # cancels its jobs; at SIGTERM it would wait for them
