@@ -9,6 +9,7 @@ knows a model family by name.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -53,7 +54,7 @@ class Block:
         return [(name, (part,)) for part, name in enumerate(self.projections)]
 
 
-class SlotMap:
+class SlotMap(ABC):
     """What can be pruned, in rows of slots: a row is a block of weights, a slot so many of the output's input columns.
 
     Gates, the criteria that look at gates or losses, evaluation and the pruning loop need no more of a map.
@@ -68,13 +69,13 @@ class SlotMap:
     parts: tuple[str, ...]  # of a slot's weights, for `of_slots`
     textpruner = False
 
+    @abstractmethod
     def kept(self, model: nn.Module) -> torch.Tensor:
         """True for every slot still in the model."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_slots(self, model: nn.Module, row: int, part: str) -> torch.Tensor:
         """A part of the weights by kept slot: slots x width x hidden."""
-        raise NotImplementedError
 
     @property
     def layers(self) -> int:
