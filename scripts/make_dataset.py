@@ -1,6 +1,11 @@
 """Make a model's dataset: rows, index lists, tokenizer and a summary to read."""
 
+import os
 from html import escape
+
+if __name__ == "__main__":
+    # Tokenizers need no torch, and transformers would import it: seconds a job. The other keeps it from advising so.
+    os.environ |= {"USE_TORCH": "0", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
 
 from gnorm import UserError, data, records, tokenizer
 from gnorm.files import atomic, write_json, write_text

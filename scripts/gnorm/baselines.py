@@ -6,11 +6,11 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import StratifiedKFold
 
 STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of logistic regression; cross-validation chooses
 
@@ -27,19 +27,34 @@ def bag_of_words(train: Sequence[dict], evaluated: Sequence[dict], seed: int) ->
 
     The strength is chosen by cross-validation on the training rows; evaluation rows are seen once.
     """
-    texts, labels = [_text(row) for row in train], [row["label"] for row in train]
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"[^\W_]+|[^\w\s]+")
-    model = make_pipeline(words, LogisticRegression(max_iter=1000))
-    folds = min(5, *Counter(labels).values())
+    labels = np.array([row["label"] for row in train])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if folds >= 2:
-            parts = StratifiedKFold(folds, shuffle=True, random_state=seed)
-            model = GridSearchCV(model, {"logisticregression__C": STRENGTHS}, cv=parts)
-        model.fit(texts, labels)
-    chosen = model.best_params_["logisticregression__C"] if folds >= 2 else 1.0
-    return float(model.score([_text(row) for row in evaluated], [row["label"] for row in evaluated])), chosen
+        chosen = _strength(_texts(train), labels, seed)
+        counted = _words()
+        model = LogisticRegression(C=chosen, max_iter=1000).fit(counted.fit_transform(_texts(train)), labels)
+    return float(model.score(counted.transform(_texts(evaluated)), [row["label"] for row in evaluated])), chosen
 
 
-def _text(row: dict) -> str:
-    return " ".join(filter(None, (row["text"], row["pair"])))
+def _strength(texts: np.ndarray, labels: np.ndarray, seed: int) -> float:
+    """The strength with the best accuracy over the folds; ties go to the lowest. 1 where a class has a single row."""
+    folds = min(5, *Counter(labels.tolist()).values())
+    if folds < 2:
+        return 1.0
+    found = np.zeros(len(STRENGTHS))
+    for fitted, held_out in StratifiedKFold(folds, shuffle=True, random_state=seed).split(texts, labels):
+        counted = _words()
+        inside, outside = counted.fit_transform(texts[fitted]), counted.transform(texts[held_out])
+        model = LogisticRegression(max_iter=1000, warm_start=True)  # from one strength to the next: a third of the time
+        for i, strength in enumerate(STRENGTHS):
+            model.set_params(C=strength).fit(inside, labels[fitted])
+            found[i] += model.score(outside, labels[held_out])
+    return STRENGTHS[int(found.argmax())]
+
+
+def _words() -> TfidfVectorizer:
+    return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"[^\W_]+|[^\w\s]+")
+
+
+def _texts(rows: Sequence[dict]) -> np.ndarray:
+    return np.array([" ".join(filter(None, (row["text"], row["pair"]))) for row in rows], dtype=object)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import sys
@@ -40,6 +41,7 @@ def start(path: str, label: str) -> logging.Logger:
         )
         raise SystemExit(128 + number)  # so that temporary files are removed on the way out
 
+    gc.freeze()  # what was imported stays: looking through it for garbage, last of all at exit, takes a second a job
     sys.excepthook = report
     signal.signal(signal.SIGTERM, end)
     logging.raiseExceptions = False  # a full disk must not bury its message under those of the log file
