@@ -33,5 +33,6 @@ rule compare_criteria:
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
+        state="results/{suite}/state/{model}.criteria.pt",
     script:
         "../scripts/compare_criteria.py"

@@ -13,10 +13,17 @@ from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
 from gnorm.memory import token_budget
 from gnorm.rows import read, resample
+from gnorm.state import State, job
 from gnorm.trajectory import replay
 
 
-def score_run(model, heads, tokenizer, folder, shards, criteria, run, seed, tokens):
+def parts(costs):
+    """Criteria to score in one go: all of a pass forward and back, which they may share, and each of the others."""
+    cheap = [name for name, passed in costs.items() if max(passed) <= 1]
+    return [part for part in (cheap, *([name] for name in costs if name not in cheap)) if part]
+
+
+def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tokens):
     """The scores of a run by criterion, and the standard errors of those that know theirs.
 
     Criteria that read the same batches share passes; entropies are in the shards.
@@ -33,9 +40,10 @@ def score_run(model, heads, tokenizer, folder, shards, criteria, run, seed, toke
             found[name] = criterion.score(model, heads, made, **settings)
         else:
             together[name] = settings
-    made = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
-    found |= passes.of_all(model, heads, made, together, seed + run, errors=errors)
-    return {name: found[name] for name in criteria}, errors
+    if together:
+        made = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
+        found |= passes.of_all(model, heads, made, together, seed + run, errors=errors)
+    return found, errors
 
 
 def in_order(values, prune):
@@ -45,32 +53,75 @@ def in_order(values, prune):
     return sorted(slots, key=lambda slot: (sign * values[slot].item(), slot))
 
 
-def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memory_mb, reuse_mb, outputs):
+class Progress:
+    """Scores, standard errors and accuracies at the levels, by run and criterion, recorded as they come."""
+
+    def __init__(self, state):
+        self.state = state
+        self.found = state.load() or {"scores": {}, "errors": {}, "curves": {}}
+        self.scores, self.errors, self.curves = (self.found[key] for key in ("scores", "errors", "curves"))
+
+    def scored(self, run, found, errors):
+        self.scores |= {(run, name): values for name, values in found.items()}
+        self.errors |= {(run, name): values for name, values in errors.items()}
+        self.save()
+
+    def measured(self, run, name, pruned, accuracy):
+        self.curves.setdefault((run, name), []).append((pruned, accuracy))
+        self.save()
+
+    def save(self):
+        self.state.save(self.found)
+
+
+def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memory_mb, reuse_mb, state, outputs):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    named = [module for name, settings in criteria.items() for module in scores.modules(name, settings)]
+    belongs_to = {
+        **job("compare_criteria", [checkpoint, folder, *shards], dict.fromkeys(named)),
+        "device": unpruned.device.type,
+        "tokens": tokens,
+        "criteria": criteria,
+        "levels": levels,
+        "seed": seed,
+    }
+    done = Progress(State(state, belongs_to))
+    if done.scores:
+        log.info("goes on after %d scores and %d levels", len(done.scores), sum(map(len, done.curves.values())))
+    costs = {name: passes.cost_of_all(unpruned, heads, {name: settings}) for name, settings in criteria.items()}
     evaluated = batches.make(tokenizer, read(folder, "evaluation"), tokens, what="evaluation rows")
     start_from = Evaluation(evaluated, heads, reuse_mb // 2)  # its outputs stay beside those of an order
     start_from.accuracy(unpruned)
     wanted = counts(heads.shape[0] * heads.shape[1], levels)
-    scored, curves = [], []
-    for run in progress(range(runs), "run", runs):
-        found, errors = score_run(unpruned, heads, tokenizer, folder, shards, criteria, run, seed, tokens)
-        for name, values in found.items():
-            order = in_order(values, scores.load(name).PRUNE)
-            for rank, slot in enumerate(order, start=1):
-                error = errors[name][slot].item() if name in errors else None
-                scored.append((name, run, *slot, values[slot].item(), error, rank))
-            model = copy.deepcopy(unpruned)
-            for _, measured in replay(model, heads, start_from.copy(), order, wanted):
-                pruned = heads.total - heads.left(model)
-                curves.append((name, run, pruned, pruned / heads.total, measured.value))
-    costs = [(name, *passes.cost_of_all(unpruned, heads, {name: settings})) for name, settings in criteria.items()]
+    todo = [(run, part) for run in range(runs) for part in parts(costs)]
+    for run, part in progress(todo, "scores", len(todo)):
+        if any((run, name) not in done.scores for name in part):
+            chosen = {name: criteria[name] for name in part}
+            done.scored(run, *score_part(unpruned, heads, tokenizer, folder, shards, chosen, run, seed, tokens))
+        for name in part:
+            order = in_order(done.scores[run, name], scores.load(name).PRUNE)
+            past, model = len(done.curves.get((run, name), [])), copy.deepcopy(unpruned)
+            for _, measured in replay(model, heads, start_from.copy(), order, wanted, past):
+                done.measured(run, name, heads.total - heads.left(model), measured.value)
+    write(done, heads, criteria, costs, runs, outputs)
     log.info("%d criteria, %d runs, %d levels", len(criteria), runs, levels)
+    done.state.finish()
+
+
+def write(done, heads, criteria, costs, runs, outputs):
+    scored, curves = [], []
+    for run, name in [(run, name) for run in range(runs) for name in criteria]:
+        values, errors = done.scores[run, name], done.errors.get((run, name))
+        for rank, slot in enumerate(in_order(values, scores.load(name).PRUNE), start=1):
+            error = None if errors is None else errors[slot].item()
+            scored.append((name, run, *slot, values[slot].item(), error, rank))
+        curves += [(name, run, pruned, pruned / heads.total, reached) for pruned, reached in done.curves[run, name]]
     for values, columns, output in (
         (scored, "criterion run layer head score error rank", outputs.scores),
         (curves, "criterion run heads_pruned fraction_pruned accuracy", outputs.curves),
-        (costs, "criterion forward backward", outputs.costs),
+        ([(name, *passed) for name, passed in costs.items()], "criterion forward backward", outputs.costs),
     ):
         with atomic(output) as temporary:
             pd.DataFrame(values, columns=columns.split()).to_csv(temporary, index=False)
@@ -90,5 +141,6 @@ if __name__ == "__main__":
         snakemake.params.tokens,
         snakemake.params.memory_mb,
         snakemake.resources.reuse_mb,
+        snakemake.params.state,
         snakemake.output,
     )

@@ -79,11 +79,6 @@ class Scorer:
         )
 
 
-def score_modules(strategy):
-    """The modules that the strategy's score loads by name: its own, and those of a hybrid's members."""
-    return [f"gnorm.scores.{name}" for name in (strategy["score"], *strategy["settings"].get("members", {}))]
-
-
 def evaluation_batches(tokenizer, rows, score, tokens):
     """Rows that scoring predicts have batches of their own, so that these can be left out."""
     shared = [int(row["row"] in score.shared) for row in rows]
@@ -164,8 +159,9 @@ def main(
     heads = slot_map(unpruned, strategy)  # or neurons
     evaluated = read(dataset_folder, "evaluation")
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
+    modules = scores.modules(strategy["score"], strategy["settings"])
     belongs_to = {
-        **job("prune_heads", [checkpoint, dataset_folder, *shards], score_modules(strategy)),
+        **job("prune_heads", [checkpoint, dataset_folder, *shards], modules),
         "device": unpruned.device.type,
         "tokens": tokens,
         "strategy": strategy,

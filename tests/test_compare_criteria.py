@@ -1,19 +1,26 @@
 """Criteria side by side: the same scores and curves as strategies give, ranks, costs, the table and the figure."""
 
+from types import SimpleNamespace
+
 import compare_criteria
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
+from conftest import ROOT
 from scipy.stats import spearmanr
 
+from gnorm import settings
 from gnorm.curves import area
 from gnorm.figures import criteria as figure
 from gnorm.results import Results, importance
+from gnorm.state import State
 from gnorm.tables import criteria as table
 
 MODELS = {"BERT": "BERT", "ALBERT": "ALBERT"}
+CRITERIA = {p.stem for p in (ROOT / "scripts/gnorm/scores").glob("*.py")} - {"__init__", "random"}
 
 
 def read(smoke, model, what):
@@ -51,12 +58,78 @@ def test_costs(smoke):
         assert costs.loc["gnorm"].tolist() == costs.loc["taylor"].tolist() == [1, 1]
         assert costs.loc["entropy"].tolist() == [1, 0] and costs.loc["magnitude"].tolist() == [0, 0]
         assert costs.loc["leave_one_out"].tolist() == [1 + slots, 0]
+        assert costs.loc["shapley"].tolist() == [2 + 2 * (slots - 1), 0]
+        assert costs.loc["attribution"].tolist() == [2 * 2, 2 * 2] and costs.loc["hard_concrete"].tolist() == [5, 5]
+        assert costs.loc["hybrid"].tolist() == [1, 0]  # entropy and magnitude
+
+
+def test_every_criterion_ranks_every_head(smoke):
+    for model, slots in (("BERT", 4), ("ALBERT", 2)):
+        scores = read(smoke, model, "scores")
+        assert set(scores["criterion"]) == CRITERIA and np.isfinite(scores["score"]).all()
+        for _, ranked in scores.groupby(["criterion", "run"]):
+            assert sorted(ranked["rank"]) == list(range(1, slots + 1))
+        known = scores[scores["error"].notna()]  # who knows a standard error
+        assert set(known["criterion"]) == {"shapley"} and len(known) == 3 * slots
+        assert (known["error"] > 0).any()
+
+
+def test_criteria_of_a_pass_are_scored_together():
+    costs = {"gnorm": (1, 1), "shapley": (31, 0), "magnitude": (0, 0), "hybrid": (2, 1), "fisher": (1, 1)}
+    assert compare_criteria.parts(costs) == [["gnorm", "magnitude", "fisher"], ["shapley"], ["hybrid"]]
+    assert compare_criteria.parts({"shapley": (31, 0)}) == [["shapley"]]
+
+
+class Killed(Exception):
+    pass
+
+
+class Fragile(State):
+    """Ends the job after so many states, as a kill would."""
+
+    left = 0
+
+    def save(self, value):
+        super().save(value)
+        Fragile.left -= 1
+        if not Fragile.left:
+            raise Killed
+
+
+@pytest.mark.fault("a comparison of criteria is cut after any score or level", "it goes on to the same bytes")
+def test_a_comparison_goes_on_from_everywhere(smoke, tmp_path, monkeypatch, caplog, record_property):
+    caplog.set_level("INFO", "gnorm")
+    folder, saved = smoke / "results/smoke/BERT", 2 * (5 + 12 * 3)  # parts of a run, and levels of its criteria
+    config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"suite": "smoke"}
+    criteria = settings.load(config, ROOT)["compare"]
+    monkeypatch.setattr(compare_criteria, "State", Fragile)
+    scored = []
+    score_part = compare_criteria.score_part
+    monkeypatch.setattr(compare_criteria, "score_part", lambda *given: scored.append(given) or score_part(*given))
+
+    def compare(name, left):
+        Fragile.left, files = left, {what: tmp_path / f"{name}.{what}.csv" for what in ("scores", "curves", "costs")}
+        shards = sorted((folder / "entropy/shards").glob("*.pt"))
+        where = (str(folder / "dataset"), folder / "checkpoint", shards, criteria, 3, 2, 2026, 2048, None, 0)
+        compare_criteria.main(*where, tmp_path / f"{name}.pt", SimpleNamespace(**files))
+        return {what: path.read_bytes() for what, path in files.items()}
+
+    whole = compare("whole", -1)
+    assert Fragile.left == -1 - saved and len(scored) == 2 * 5
+    for cut in (1, 2, 7, saved // 2, saved - 1, saved):
+        with pytest.raises(Killed):
+            compare(f"cut{cut}", cut)
+        scored.clear()
+        assert compare(f"cut{cut}", -1) == whole
+        assert Fragile.left == -1 - (saved - cut) and len(scored) < 2 * 5  # what was done is not done again
+    assert "goes on after" in caplog.text
+    record_property("tried", 6)
 
 
 def test_the_table(smoke):
     results = Results(smoke / "results/smoke", MODELS, {"random": {"score": "random"}}, table.NEEDS)
     made = table.make(results, {})
-    assert made["criterion"].tolist()[-1] == "random" and len(made) == 18
+    assert made["criterion"].tolist()[-1] == "random" and len(made) == 2 * (len(CRITERIA) + 1)
     curve = read(smoke, "BERT", "curves").query("criterion == 'fisher'")
     areas = [area(c["fraction_pruned"].tolist(), c["accuracy"].tolist()) for _, c in curve.groupby("run")]
     row = made.query("model == 'BERT' and criterion == 'fisher'").iloc[0]
@@ -66,7 +139,8 @@ def test_the_table(smoke):
     assert row["like gnorm"] == pytest.approx(spearmanr(ranks["gnorm"], ranks["fisher"]).statistic)
     trials = made.query("model == 'BERT' and criterion == 'random'").iloc[0]
     shown = pd.read_csv(smoke / "results/smoke/tables/areas.csv").query("model == 'BERT' and strategy == 'random'")
-    assert trials["area"] == pytest.approx(shown["area"].iloc[0]) and pd.isna(trials["forward"])
+    assert trials["area"] == pytest.approx(shown["area"].iloc[0])
+    assert (trials["forward"], trials["backward"]) == (0, 0)
 
 
 def test_the_figure(smoke):
@@ -78,5 +152,7 @@ def test_the_figure(smoke):
     shown = [float(text.get_text()) for text in axis.texts]
     expected = [spearmanr(ranks[a], ranks[b]).statistic for a in names for b in names]
     assert shown == pytest.approx(expected, abs=0.0051)
-    assert shown[names.index("taylor") * 8 + names.index("mask_gradient")] == 1  # the same number, see taylor.py
+    assert (
+        shown[names.index("taylor") * len(names) + names.index("mask_gradient")] == 1
+    )  # the same number, see taylor.py
     plt.close(drawn)

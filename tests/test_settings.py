@@ -326,7 +326,7 @@ def test_hybrids_that_cannot_be(entry, message):
         settings.load(changed("strategies.new", entry), ROOT)
     assert message in str(caught.value) and str(caught.value).startswith("config.yaml: strategies.new: ")
     config = changed("scores.hybrid", entry["settings"])
-    settings.load(config, ROOT)  # nothing uses it
+    settings.load(config | {"suite": "paper"}, ROOT)  # nothing uses it
     with pytest.raises(UserError) as caught:
         settings.load(config | {"compare": ["gnorm", "hybrid"]}, ROOT)
     assert message in str(caught.value) and str(caught.value).startswith("config.yaml: scores.hybrid: ")
@@ -355,6 +355,60 @@ def test_compared_criteria_have_their_settings():
     assert found["compare"]["magnitude"] == {} and found["compare"]["shapley"] == {"permutations": 10}
     assert found["models"]["ROBERTA"]["compare"]["gnorm"]["batch_rows"] == 4
     assert found["models"]["BERT"]["compare"]["gnorm"]["batch_rows"] == 32
+
+
+def in_suite(root, **parts):
+    """The configuration with the suite smoke changed."""
+    copy_workflow(root)
+    suite = yaml.safe_load((ROOT / "suites/smoke.yaml").read_text()) | parts
+    (root / "suites/smoke.yaml").write_text(yaml.safe_dump(suite, sort_keys=False))
+    return changed("suite", "smoke")
+
+
+def test_a_suite_compares_by_settings_of_its_own(tmp_path):
+    config = in_suite(tmp_path, compare={"shapley": {"permutations": 3}, "gnorm": {}})
+    assert settings.load(copy.deepcopy(config), tmp_path)["compare"] == {
+        "shapley": {"permutations": 3},
+        "gnorm": config["scores"]["gnorm"],
+    }
+    listed = settings.load(config | {"compare": ["shapley"]}, tmp_path)
+    assert listed["compare"] == {"shapley": {"permutations": 10}}  # the configuration's list holds for every suite
+
+
+def test_suites_compare_every_criterion_or_the_cheap_ones():
+    everything = {p.stem for p in (ROOT / "scripts/gnorm/scores").glob("*.py")} - {"__init__", "random"}
+    for suite in ("mini", "smoke"):
+        assert set(settings.load(changed("suite", suite), ROOT)["compare"]) == everything
+    for suite in ("minilm", "paper"):
+        cheap = everything - {"attribution", "shapley", "hard_concrete", "hybrid"}
+        assert set(settings.load(changed("suite", suite), ROOT)["compare"]) == cheap
+
+
+def test_a_suite_adds_strategies(tmp_path):
+    own = {"fisher": {"score": "fisher"}, "ae": {"score": "entropy", "prune": "highest", "rescore": 2}}
+    config = in_suite(tmp_path, strategies=own)
+    found = settings.load(copy.deepcopy(config), tmp_path)["strategies"]
+    assert list(found) == [*config["strategies"], "fisher"]
+    assert found["fisher"]["rescore"] == "every_step" and found["ae"]["rescore"] == 2  # in place of the other
+
+
+OF_SUITES = [
+    ({"compare": {"shaply": {}}}, "compare: there is no score 'shaply'; did you mean 'shapley'?"),
+    ({"compare": {}}, "compare: must not be empty"),
+    ({"compare": {"shapley": {"orders": 3}}}, "compare.shapley: there is no key 'orders'"),
+    ({"compare": {"fisher": {"steps": 3}}}, "compare.fisher: the score fisher has no settings"),
+    ({"compare": {"entropy": {"variant": "A"}}}, "compare.entropy: shards hold the entropies; set scores.entropy"),
+    ({"strategies": {"new": {"score": "fischer"}}}, "strategies.new.score: there is no score 'fischer'"),
+    ({"strategies": {"new": {"scor": "fisher"}}}, "strategies.new: there is no key 'scor'; did you mean 'score'?"),
+    ({"strategies": {"new": {"score": "gnorm", "unit": "neurons"}}}, "strategies.new.unit: gnorm scores heads alone"),
+]
+
+
+@pytest.mark.parametrize("parts,message", OF_SUITES)
+def test_mistakes_in_a_suite_name_its_file(tmp_path, parts, message):
+    with pytest.raises(UserError) as caught:
+        settings.load(in_suite(tmp_path, **parts), tmp_path)
+    assert str(caught.value).startswith(f"suites/smoke.yaml: {message}")
 
 
 @pytest.mark.parametrize("score", ["gnorm", "gradient", "entropy", "taylor", "attribution"])

@@ -60,13 +60,15 @@ def load(config: dict, root: Path) -> dict:
         if dataset.get("neutral") and len(dataset["classes"]) != 2:
             where = f"{name}: models.{model}.dataset.classes"
             raise UserError(f"{where}: `neutral` tells two classes apart, got {dataset['classes']!r}")
-        _check_counts(entry, suite, config, f"{name}: models.{model}")
         _check_paths(entry, f"{name}: models.{model}")
+    homes = dict.fromkeys(config["strategies"], "config.yaml") | dict.fromkeys(suite["strategies"], name)
+    config["strategies"] |= suite.pop("strategies")
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
-    _check_strategies(config, root)
+    _check_strategies(config, root, homes)
     for model, entry in suite["models"].items():
+        _check_counts(entry, suite, config, f"{name}: models.{model}")
         _check_groups(config["strategies"], entry, f"{name}: models.{model}")
-    config["compare"] = _compared(config, root)
+    config["compare"] = _compared(config, suite.pop("compare"), root, name)
     for entry in suite["models"].values():
         entry["metrics"] = config["metrics"][entry["task"]]
         rows = entry.pop("batch_rows", None)
@@ -206,33 +208,26 @@ def _with_batch_rows(strategy: dict, rows: int) -> dict:
     return strategy | {"settings": strategy["settings"] | {"batch_rows": rows}}
 
 
-def _check_strategies(config: dict, root: Path) -> None:
+def _check_strategies(config: dict, root: Path, homes: dict[str, str]) -> None:
+    """`homes` has the file that each strategy is in."""
     scores = _modules(root, "scores")
     for name, strategy in config["strategies"].items():
-        where = f"config.yaml: strategies.{name}"
+        where = f"{homes[name]}: strategies.{name}"
         if strategy["score"] not in scores:
             raise UserError(f"{where}.score: there is no {_unknown(strategy['score'], scores, 'score')}")
         if strategy["score"] == "random" and name.lower() in RESERVED_STRATEGIES:
             raise UserError(f"{where}: results have a folder of that name; choose another")
         if (strategy["score"] == "random") != ("trials" in strategy):
             raise UserError(f"{where}: `trials` goes with `score: random`, and `score: random` with `trials`")
-        own = _schema(root, "config")["properties"]["scores"]["properties"].get(strategy["score"])
-        if strategy["settings"]:
-            if own is None:
-                raise UserError(f"{where}.settings: the score {strategy['score']} has no settings")
-            checked = check(strategy["settings"], own, f"{where}.settings")
-            strategy["settings"] = {key: checked[key] for key in strategy["settings"]}
-        strategy["settings"] = {**config["scores"].get(strategy["score"], {}), **strategy["settings"]}
-        if strategy["score"] == "hybrid":
-            strategy["settings"] = _hybrid(strategy["settings"], config, scores, where)
+        strategy["settings"] = _score_settings(strategy, config, root, where, f"{where}.settings")
         if strategy["unit"] == "neurons":
             strategy["group"] = config["neurons"]["group"]
-            _check_neurons(name, strategy, scores, root)
+            _check_neurons(name, strategy, scores, root, where)
     published: dict[str, str] = {}
     for name in config["strategies"]:
         other = published.setdefault(interchange.strategy_name(name).lower(), name)
         if other != name:
-            raise UserError(f"config.yaml: strategies.{name}: its file names would be those of {other!r}")
+            raise UserError(f"{homes[name]}: strategies.{name}: its file names would be those of {other!r}")
     wanted = config["solutions"]["strategy"]
     ranked = [
         name
@@ -243,9 +238,8 @@ def _check_strategies(config: dict, root: Path) -> None:
         raise UserError(f"config.yaml: solutions.strategy: there is no {_unknown(wanted, ranked, 'strategy')}")
 
 
-def _check_neurons(name: str, strategy: dict, scores: list[str], root: Path) -> None:
+def _check_neurons(name: str, strategy: dict, scores: list[str], root: Path, where: str) -> None:
     """A strategy that prunes neurons has a score that can, and a name that nobody takes for one of heads."""
-    where = f"config.yaml: strategies.{name}"
     if name in (*interchange.PUBLISHED, "random"):
         raise UserError(f"{where}.unit: the paper's strategy {name} prunes heads; give the one of neurons another name")
     folder = root / "scripts" / "gnorm" / "scores"
@@ -277,6 +271,19 @@ def _check_groups(strategies: dict, entry: dict, where: str) -> None:
             )
 
 
+def _score_settings(plan: dict, config: dict, root: Path, where: str, own_are: str) -> dict:
+    """The configuration's settings of a score with the plan's own in their place; of a hybrid its members' too."""
+    score, own = plan["score"], plan["settings"]
+    if own:
+        schema = _schema(root, "config")["properties"]["scores"]["properties"].get(score)
+        if schema is None:
+            raise UserError(f"{own_are}: the score {score} has no settings")
+        checked = check(own, schema, own_are)
+        own = {key: checked[key] for key in own}
+    found = {**config["scores"].get(score, {}), **own}
+    return _hybrid(found, config, _modules(root, "scores"), where) if score == "hybrid" else found
+
+
 def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict:
     """The settings of a hybrid with those of its members."""
     others = [name for name in scores if name != "hybrid"]
@@ -296,15 +303,18 @@ def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict
     return settings | {"members": {name: config["scores"].get(name, {}) for name in settings["of"]}}
 
 
-def _compared(config: dict, root: Path) -> dict[str, dict]:
-    """The criteria of `compare` with their settings."""
+def _compared(config: dict, of_suite: dict[str, dict], root: Path, suite: str) -> dict[str, dict]:
+    """The criteria to compare with their settings: those that the configuration lists, or else the suite's."""
     scores, found = _modules(root, "scores"), {}
-    for name in config["compare"]:
+    listed = config["compare"]
+    chosen, home = (of_suite, suite) if listed is None else ({name: {} for name in listed}, "config.yaml")
+    for name, own in chosen.items():
         if name not in scores:
-            raise UserError(f"config.yaml: compare: there is no {_unknown(name, scores, 'score')}")
-        found[name] = config["scores"].get(name, {})
-        if name == "hybrid":
-            found[name] = _hybrid(found[name], config, scores, "config.yaml: scores.hybrid")
+            raise UserError(f"{home}: compare: there is no {_unknown(name, scores, 'score')}")
+        if name == "entropy" and own:
+            raise UserError(f"{home}: compare.entropy: shards hold the entropies; set scores.entropy in config.yaml")
+        where = f"{home}: compare.{name}" if own else f"config.yaml: scores.{name}"
+        found[name] = _score_settings({"score": name, "settings": own}, config, root, where, where)
     return found
 
 
@@ -348,15 +358,22 @@ def _read(path: Path) -> Any:
 def _schema(root: Path, name: str) -> dict:
     """A schema with its references filled in, so that whoever reads it meets none."""
     schema = _read(root / "schemas" / f"{name}.schema.yaml")
-    parts = schema.pop("$defs", {})
 
     def filled(value: Any) -> Any:
         if isinstance(value, list):
             return [filled(part) for part in value]
         if not isinstance(value, dict):
             return value
-        named = parts[value["$ref"].rsplit("/", 1)[-1]] if "$ref" in value else {}
-        return {key: filled(part) for key, part in {**named, **value}.items() if key != "$ref"}
+        named = referred(value["$ref"]) if "$ref" in value else {}
+        return {key: filled(part) for key, part in {**named, **value}.items() if key not in ("$ref", "$defs")}
+
+    def referred(reference: str) -> dict:
+        """What `#/a/b` is here, or `other.schema.yaml#/a/b` there."""
+        file, _, path = reference.partition("#/")
+        part = _schema(root, file.removesuffix(".schema.yaml")) if file else schema
+        for key in path.split("/"):
+            part = part[key]
+        return part
 
     return filled(schema)
 

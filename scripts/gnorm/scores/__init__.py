@@ -17,12 +17,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Mapping
 from types import ModuleType
 
 
 def load(name: str) -> ModuleType:
     """The criterion called `name`, imported alone so that a rule can declare it alone."""
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def modules(name: str, settings: Mapping) -> list[str]:
+    """The modules that a score loads by name: its own, and those of a hybrid's members."""
+    return [f"{__name__}.{score}" for score in (name, *settings.get("members", {}))]
 
 
 def takes(criterion: ModuleType, argument: str) -> bool:

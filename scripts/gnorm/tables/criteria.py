@@ -28,7 +28,7 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
             rows.append(row | {"like": like} | costs.loc[name].to_dict())
         for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
             trials = curves(tidy, model, name)
-            rows.append({"model": title, "criterion": name, **measured(trials, trials)})
+            rows.append({"model": title, "criterion": name, **measured(trials, trials), "forward": 0, "backward": 0})
     first = f"like {rows[0]['criterion']}"
     table = pd.DataFrame(rows).rename(columns={"like": first})
     return table.astype({"forward": "Int64", "backward": "Int64"})
