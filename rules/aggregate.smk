@@ -11,6 +11,12 @@ rule exports:
         [random_workbooks(m) for m in MODELS if WORKBOOKS],
         [published_entropy(m) for m in MODELS],
         expand("results/{suite}/solutions/{model}/checkpoint", suite=SUITE, model=MODELS),
+        expand(
+            "results/{suite}/solutions/{model}/{strategy}.mask.csv",
+            suite=SUITE,
+            model=MODELS,
+            strategy=OF_NEURONS,
+        ),
 
 
 rule tables:
@@ -78,6 +84,29 @@ rule find_solution:
         threads=1,
     script:
         "../scripts/find_solution.py"
+
+
+rule mask_neurons:
+    input:
+        checkpoint="results/{suite}/{model}/checkpoint",
+        trajectory=lambda wildcards: trajectory(wildcards.model, wildcards.strategy, 0),
+        controls="results/{suite}/{model}/controls.json",
+        code=code("mask_neurons"),
+    output:
+        "results/{suite}/solutions/{model}/{strategy}.mask.csv",
+    log:
+        "results/{suite}/logs/mask_neurons/{model}/{strategy}.log",
+    conda:
+        "../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=time_limit("mask_neurons"),
+    params:
+        group=SETTINGS["neurons"]["group"],
+        tolerance=SETTINGS["solutions"]["tolerance"],
+    script:
+        "../scripts/mask_neurons.py"
 
 
 rule export_solution:

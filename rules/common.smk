@@ -48,6 +48,7 @@ FIGURES = SETTINGS["figures"]["draw"]
 UNITS = {name: entry["unit"] for name, entry in SETTINGS["strategies"].items()}
 # The authors' files are about heads; their names have room for one random strategy.
 OF_HEADS = [name for name in RANKED if UNITS[name] == "heads"]
+OF_NEURONS = [name for name in RANKED if UNITS[name] == "neurons"]
 PUBLISHED = {interchange.strategy_name(name): name for name in OF_HEADS}
 WORKBOOKS = next((name for name in RANDOM if UNITS[name] == "heads"), None)
 # The token budget follows from it where the suite leaves that to memory; elsewhere it changes nothing.

@@ -93,6 +93,7 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
     edit_config(tree, strategies=new, neurons={"group": 4})
     plan = planned(tree, *SMOKE)
     assert plan["prune_heads"] == 4 and plan["random_pruning"] == 3
+    assert plan["mask_neurons"] == 2
     assert plan["export_accuracy"] == 2  # of the trained gates: the authors' files are about heads
     assert plan["make_table"] == 9  # those of strategies, and the one of neurons
     untouched = {"make_dataset", "make_checkpoint", "entropy_shard", "find_solution", "measure_controls"}
@@ -121,6 +122,14 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
                     controls[name]["correct"],
                     controls[name]["parameters"],
                 ]
+        mask = pd.read_csv(after / f"solutions/{model}/neurons.mask.csv", header=None)
+        first = pd.read_csv(after / model / "trajectories/neurons/run0.csv")
+        lowest = first["accuracy"].iloc[0] - 0.1 * (first["accuracy"].iloc[0] - first["accuracy"].iloc[-1])
+        last = first[first["accuracy"] >= lowest].iloc[-1]
+        assert mask.shape == ({"BERT": 2, "ALBERT": 1}[model], 4) and mask.isin([0, 1]).all(axis=None)
+        assert {tuple(slot) for slot in zip(*(mask == 0).to_numpy().nonzero(), strict=True)} == {
+            tuple(slot) for slot in first.loc[1 : last["step"], ["layer", "head"]].astype(int).values.tolist()
+        }
         heads = pd.read_csv(after / model / "trajectories/trained/run0.csv")
         assert controls["all heads"]["correct"] == heads["correct"].iloc[-1]
         assert controls["all heads"]["parameters"] == heads["parameters"].iloc[-1]

@@ -29,7 +29,7 @@ SPEED_PASSES = 100  # passes of a level, over all rounds
 TRAINING = 3.0  # flops of a training pass in those of a forward pass
 
 # Other rules that import torch or transformers, for a model.
-WITH_MODEL = ("make_dataset", "find_solution", "export_solution")
+WITH_MODEL = ("make_dataset", "find_solution", "mask_neurons", "export_solution")
 
 UNKNOWN = "nothing: taken for RoBERTa-large"  # the source of dimensions that nobody knows yet
 
