@@ -106,7 +106,8 @@ def test_tables_figures_and_verdict_of_both_tasks(both):
         assert (both / f"figures/both/{name}.png").stat().st_size > 10_000
     verdict = pd.read_csv(both / "results/both/verdict.csv")
     own = verdict[verdict["part"] == "Sentinel-AI"]
-    assert len(own) == 8 and set(own["status"]) <= {"reproduced", "differs"}
+    assert len(own) == 8 and set(own["status"]) <= {"reproduced", "differs", "undecided"}
+    assert set(own.loc[own["status"] == "undecided", "item"]) <= {"Speed rises with pruning"}
     card = (both / "results/both/solutions/DECODER/checkpoint/README.md").read_text()
     assert "pipeline_tag: text-generation" in card and "| next-token accuracy (%) |" in card
     assert "next token" in (both / "results/both/DECODER/dataset/summary.md").read_text()
@@ -121,6 +122,29 @@ def test_a_second_run_does_nothing_and_a_metric_of_speed_prunes_nothing(both, tm
     plan = planned(tree)
     assert plan["measure_speed"] == 1
     assert not {"make_checkpoint", "prune_heads", "random_pruning", "compare_criteria", "find_solution"} & set(plan)
+
+
+def test_a_suite_without_classifiers_entropy_and_magnitude_says_what_to_add(both, tmp_path, copy_of):
+    """The verdict, the figure and the table of what is left."""
+    tree = copy_of(both, tmp_path)
+    suite, config = tree / "suites/both.yaml", tree / "config.yaml"
+    suite.write_text(yaml.safe_dump(SUITE | {"models": {"DECODER": SUITE["models"]["DECODER"]}}))
+    changes = {"compare": ["gnorm"], "strategies": {k: v for k, v in CHANGES["strategies"].items() if k != "ae"}}
+    config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | changes))
+    made = snakemake(
+        tree, "--quiet", "rules", "--", "verdict", "figures/both/Quality.png", "results/both/tables/speed.md"
+    )
+    assert made.returncode == 0, made.stderr[-5000:]
+    verdict = pd.read_csv(tree / "results/both/verdict.csv").set_index("item")
+    assert set(verdict["model"]) == {"Decoder"}
+    for item, said in (
+        ("Greedy-Gnorm beats attention entropy", "add the strategy `ae` to config.yaml"),
+        ("Pruning up to 70% of the heads keeps performance", "add the strategy `ae` to config.yaml"),
+        ("Magnitude beats random pruning", "add `magnitude` to `compare` in config.yaml"),
+        ("Speed rises with pruning", "add the strategy `ae` to config.yaml"),
+    ):
+        assert verdict.loc[item, ["status", "this run"]].tolist() == ["not run", said]
+    assert verdict.loc["Greedy-Gnorm beats random pruning", "status"] in ("reproduced", "differs")
 
 
 def test_a_trajectory_that_ended_early_is_followed_to_its_end(make_tiny):
