@@ -264,6 +264,28 @@ def test_a_model_with_too_few_positions_is_one_line(make_tiny, caplog):
     ]
 
 
+def test_the_file_has_the_median_round_without_warming_up(clock, make_tiny, monkeypatch, tmp_path):
+    tiny, rounds = make_tiny("gpt2", writes=True), iter([0.4, 0.1, 0.2, 0.9, 0.3])
+
+    def generate(model, prompts, new):
+        clock.now += 1000 if new == 2 else next(rounds)
+        return torch.zeros(len(prompts), new, dtype=torch.long)
+
+    monkeypatch.setattr(speed, "generate", generate)
+    monkeypatch.setattr(measure_speed.checkpoints, "load", lambda folder: (tiny.model, tiny.tokenizer))
+    monkeypatch.setattr(measure_speed, "read", lambda folder, which: tiny.rows)
+    step = {"step": [0, 1], "layer": [None, 0], "head": [None, 0], "heads_left": [12, 11]}
+    columns = dict.fromkeys(("accuracy", "correct", "evaluated", "parameters", "seconds"), 1)
+    pd.DataFrame(step | columns).to_csv(tmp_path / "run0.csv", index=False)
+    sizes = {"prompts": 2, "prompt_tokens": 4, "new_tokens": 6}
+    output = tmp_path / "speed.csv"
+    measure_speed.main("", "", {"ae": tmp_path / "run0.csv"}, 2, ["tokens_per_second"], sizes, output)
+    (row,) = pd.read_csv(output).to_dict("records")  # with all heads; the trajectory ended before the other level
+    assert (row["tokens"], row["seconds"], row["tokens_per_second"], row["texts"]) == (12, 0.3, 40.0, 2)
+    assert row["lowest_tokens_per_second"] == pytest.approx(12 / 0.9, rel=1e-5)
+    assert row["highest_tokens_per_second"] == 120.0
+
+
 def test_the_table_shows_how_sure_a_speed_is_and_how_much_was_written(tmp_path):
     """Of a decoder and a classifier, which writes nothing."""
     rates = {"tokens_per_second": [100.0, 150.0], "lowest_tokens_per_second": [90.0, 120.0]}
