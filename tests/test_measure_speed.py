@@ -124,6 +124,16 @@ def test_a_second_run_does_nothing_and_a_metric_of_speed_prunes_nothing(both, tm
     assert not {"make_checkpoint", "prune_heads", "random_pruning", "compare_criteria", "find_solution"} & set(plan)
 
 
+def test_longer_texts_are_measured_again_and_nothing_else_is(both, tmp_path, copy_of):
+    tree = copy_of(both, tmp_path)
+    config = yaml.safe_load((tree / "config.yaml").read_text())
+    config["generation"]["new_tokens"] = 11
+    (tree / "config.yaml").write_text(yaml.safe_dump(config))
+    plan = planned(tree)
+    assert plan["measure_speed"] == 1  # of the decoder: a classifier writes nothing
+    assert not {"make_checkpoint", "prune_heads", "random_pruning", "compare_criteria", "collect_results"} & set(plan)
+
+
 def test_a_suite_without_classifiers_entropy_and_magnitude_says_what_to_add(both, tmp_path, copy_of):
     """The verdict, the figure and the table of what is left."""
     tree = copy_of(both, tmp_path)
