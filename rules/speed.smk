@@ -29,6 +29,9 @@ rule measure_speed:
         strategies=OF_HEADS,
         levels=setting("random", "levels"),
         metrics=level_metrics,
+        generation=lambda wildcards: (
+            SETTINGS["generation"] if TASKS[wildcards.model] == "language_model" else None
+        ),
         threads=JOBS["threads"],
     script:
         "../scripts/measure_speed.py"

@@ -40,9 +40,24 @@ def sweep(unpruned, heads, order, levels):
         yield frozenset(order[:level]), model
 
 
+def rate(found):
+    """Tokens a second: the median over rounds, and the slowest and the fastest of them."""
+    seconds, tokens = [one.seconds for one in found], found[0].tokens
+    row = {"tokens": tokens, "seconds": rounded(statistics.median(seconds))}
+    row["tokens_per_second"] = rounded(tokens / row["seconds"])
+    row["lowest_tokens_per_second"] = rounded(tokens / max(seconds))
+    row["highest_tokens_per_second"] = rounded(tokens / min(seconds))
+    return row
+
+
 def quality(texts, wanted):
-    """Means over the texts, of those long enough to have a value."""
-    found = {}
+    """Means over the texts, of those long enough to have a value, with how much there was to judge.
+
+    A model that writes next to nothing repeats nothing: words and texts say so.
+    """
+    words = [len(text.split()) for text in texts]
+    found = {"words": rounded(statistics.mean(words)), "texts": len(texts)}
+    found["texts_judged"] = sum(count > 1 for count in words)  # by all metrics; one word has a diversity alone
     for name in wanted:
         values = [METRICS[name].of_words(text.split()) for text in texts]
         values = [value for value in values if not math.isnan(value)]
@@ -50,11 +65,14 @@ def quality(texts, wanted):
     return found
 
 
-def main(dataset_folder, checkpoint, trajectories, levels, metrics, output):
+def main(dataset_folder, checkpoint, trajectories, levels, metrics, generation, output):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
-    writes = checkpoints.task_of(unpruned) == "language_model"
-    measure = (Writer if writes else Reader)(tokenizer, read(dataset_folder, "evaluation"))
+    writes, evaluated = checkpoints.task_of(unpruned) == "language_model", read(dataset_folder, "evaluation")
+    if writes:
+        measure = Writer(tokenizer, evaluated, checkpoints.positions(unpruned), **generation)
+    else:
+        measure = Reader(tokenizer, evaluated)
     ways, wanted = orders(trajectories), counts(heads.shape[0] * heads.shape[1], levels)
     measured, sizes = defaultdict(list), {}
     for _ in progress(range(ROUNDS), "round", ROUNDS):
@@ -71,9 +89,7 @@ def main(dataset_folder, checkpoint, trajectories, levels, metrics, output):
     for strategy, order in ways.items():
         for gone in (frozenset(order[:level]) for level in wanted if level <= len(order)):
             found = measured[gone]
-            row = {"strategy": strategy, **sizes[gone], "tokens": found[0].tokens}
-            row["seconds"] = rounded(statistics.median(one.seconds for one in found))
-            row["tokens_per_second"] = rounded(found[0].tokens / row["seconds"])
+            row = {"strategy": strategy, **sizes[gone], **rate(found)}
             if writes:
                 row |= quality(found[0].texts, [name for name in metrics if METRICS[name].of_words])
                 row["text"] = found[0].texts[0].strip()
@@ -92,5 +108,6 @@ if __name__ == "__main__":
         dict(zip(snakemake.params.strategies, snakemake.input.trajectories, strict=True)),
         snakemake.params.levels,
         snakemake.params.metrics,
+        snakemake.params.generation,
         snakemake.output[0],
     )

@@ -1,4 +1,4 @@
-"""Decide every item of the paper that data can decide."""
+"""Decide every item of the paper, and of Sentinel-AI, that data can decide."""
 
 import pandas as pd
 
@@ -7,6 +7,8 @@ from gnorm.files import atomic, read_json, write_text
 from gnorm.logs import log, start
 from gnorm.results import Results
 from gnorm.tables import html
+
+CAPTION = "Every item of the paper, and of Sentinel-AI's description of its benchmark, that data decide."
 
 
 def of_run(root, models):
@@ -33,14 +35,14 @@ def main(suite, models, run_folder, published_folder, parameters_file, csv, mark
     run = of_run(run_folder, models) if run_folder else None
     published = of_published(published_folder) if published_folder else None
     table = verdict.decide(models, run, published, pd.read_csv(parameters_file))
-    for status, count in table["status"].value_counts().items():
-        log.info("%d %s", count, status)
+    for (part, status), count in table.groupby(["part", "status"], sort=False).size().items():
+        log.info("%s: %d %s", part, count, status)
     with atomic(csv) as temporary:
         table.to_csv(temporary, index=False)
     write_text(markdown, verdict.markdown(table, run is not None, suite))
     write_text(
         page,
-        html(table.fillna(""), [False] * len(table.columns), "Every item of the paper that data decide.", "verdict"),
+        html(table.fillna(""), [False] * len(table.columns), CAPTION, "verdict"),
     )
 
 

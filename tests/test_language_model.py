@@ -217,11 +217,20 @@ def test_steps_record_metrics_and_replay_to_them(decoder):
         assert metrics == pytest.approx(step.metrics, rel=1e-5)
 
 
+PROMPT_TOKENS = 4
+GENERATION = {"prompts": 8, "prompt_tokens": PROMPT_TOKENS, "new_tokens": 24}
+
+
+def writer(tiny, new):
+    positions = checkpoints.positions(tiny.model)
+    return speed.Writer(tiny.tokenizer, tiny.rows, positions, **GENERATION | {"new_tokens": new})
+
+
 def test_generation_equals_the_librarys(decoder):
     """Greedy, with cached keys and values, whatever heads are gone: against generate(), and against no cache at all."""
-    heads, tokenizer = decoder.heads, decoder.tokenizer
-    prompts = speed.Writer(tokenizer, decoder.rows).prompts
-    assert prompts.shape == (len(decoder.rows), speed.PROMPT_TOKENS)
+    heads = decoder.heads
+    prompts = writer(decoder, 12).prompts
+    assert prompts.shape == (len(decoder.rows), PROMPT_TOKENS)
     whole_layer = [(0, head) for head in range(heads.heads)]
     everything = [(row, head) for row in range(3) for head in range(heads.heads)]
     for gone in ([], [(0, 0), (2, 1)], whole_layer, [*whole_layer, (1, 0)], everything):
@@ -232,28 +241,28 @@ def test_generation_equals_the_librarys(decoder):
         read = prompts
         for _ in range(12):  # no cache, everything again for every token
             read = torch.cat([read, model(input_ids=read).logits[:, -1].argmax(-1, keepdim=True)], dim=1)
-        assert torch.equal(found, read[:, speed.PROMPT_TOKENS :])
+        assert torch.equal(found, read[:, PROMPT_TOKENS:])
         if not gone:
             model.generation_config = GenerationConfig(max_new_tokens=12, pad_token_id=0)
             theirs = model.generate(prompts, attention_mask=torch.ones_like(prompts), use_cache=True)
-            assert torch.equal(found, theirs[:, speed.PROMPT_TOKENS :])
+            assert torch.equal(found, theirs[:, PROMPT_TOKENS:])
 
 
 def test_every_token_that_was_produced_counts_and_texts_stop_at_their_end(decoder):
-    prompts = speed.Writer(decoder.tokenizer, decoder.rows).prompts
+    prompts = writer(decoder, 12).prompts
     whole = speed.generate(decoder.model, prompts, 12).tolist()
     end = whole[0][3]  # let that token be the end
     texts = [ids[: ids.index(end)] if end in ids else ids for ids in whole]
     assert len(texts[0]) < 12
     decoder.tokenizer.eos_token_id = end
-    measured = speed.Writer(decoder.tokenizer, decoder.rows, 12)(decoder.model)
+    measured = writer(decoder, 12)(decoder.model)
     assert measured.tokens == 12 * len(prompts) and measured.seconds > 0
     assert measured.texts == tuple(decoder.tokenizer.decode(ids, skip_special_tokens=True) for ids in texts)
 
 
 def test_a_text_is_not_longer_than_the_model_reads(decoder):
-    measured = speed.Writer(decoder.tokenizer, decoder.rows, 10_000)(decoder.model)
-    assert measured.tokens <= len(decoder.rows) * (52 - speed.PROMPT_TOKENS)
+    measured = writer(decoder, 10_000)(decoder.model)
+    assert measured.tokens <= len(decoder.rows) * (52 - PROMPT_TOKENS)
 
 
 def test_timing_waits_for_the_device(monkeypatch):
@@ -325,7 +334,9 @@ def test_from_the_corpus_to_an_exported_decoder(trained, tmp_path):
     slots, total = len(steps) - 1, int(steps["heads_left"].iloc[0])
     levels = slots // 2 + 1
     wanted = ["tokens_per_second", "lexical_diversity", "repetition"]
-    measure_speed.main(folder, trained / "model", {"greedy": files[0][0]}, levels, wanted, tmp_path / "speed.csv")
+    measure_speed.main(
+        folder, trained / "model", {"greedy": files[0][0]}, levels, wanted, GENERATION, tmp_path / "speed.csv"
+    )
     speeds = pd.read_csv(tmp_path / "speed.csv")
     assert speeds["heads_pruned"].tolist() == [round(i * total / (levels - 1)) for i in range(levels)]
     assert (speeds["tokens_per_second"] > 0).all() and speeds["text"].notna().any()

@@ -1,7 +1,10 @@
 """The published results as input: read as they are, checked, and judged."""
 
 import copy
+import dataclasses
+import math
 import pickle
+import re
 from pathlib import Path
 
 import check_entropy
@@ -210,7 +213,8 @@ def test_claims_can_fail(clone):
     ):
         for model in SIZES:
             assert claim(right, model).holds and not claim(wrong, model).holds
-    assert verdict.greedy_beats("static_gnorm")(right, "BERT") is None
+    with pytest.raises(verdict.Missing, match="add the strategy `static_gnorm` to config.yaml"):
+        verdict.greedy_beats("static_gnorm")(right, "BERT")
     assert verdict.rebounds(right, "ROBERTA") is not None and not verdict.three_runs(right, "BERT").holds
     least = {"B": 0.1, "C - B": 1e-9, "A - B": 1e-9}
     diagnostics = {"BERT": {"kendall_tau": {"C": 0.999}, "least": least}}
@@ -226,7 +230,7 @@ def test_claims_can_fail(clone):
     assert not verdict.gradients_change_elsewhere(broken, "BERT").holds
 
 
-def sentinel_evidence(entropy=0.9, magnitude=0.7, speed=1.5):
+def sentinel_evidence(entropy=0.9, magnitude=0.7, speed=1.5, spread=4.0):
     """Curves of one model that falls from 0.9 to 0.1, but by entropy keeps what is asked for up to 70%."""
     levels = [0.0, 0.25, 0.5, 0.7, 0.75, 1.0]
     rows = []
@@ -242,21 +246,26 @@ def sentinel_evidence(entropy=0.9, magnitude=0.7, speed=1.5):
     criteria["accuracy"] = [0.9, magnitude, magnitude, magnitude, magnitude, 0.1]
     speeds = pd.DataFrame({"strategy": "ae", "fraction_pruned": levels})
     speeds["tokens_per_second"] = [100.0, 100.0, 100.0, 100 * speed, 100 * speed, 900.0]
+    speeds["lowest_tokens_per_second"] = speeds["tokens_per_second"] - spread
+    speeds["highest_tokens_per_second"] = speeds["tokens_per_second"] + spread
     return verdict.Evidence(pd.DataFrame(rows), 1.0, criteria={"M": criteria}, speeds={"M": speeds})
 
 
 def test_sentinels_claims_are_decided_both_ways_and_not_without_data():
-    claims = [claim for _, claim, _, _ in verdict.SENTINEL]
+    claims = [claim.decide for claim in verdict.SENTINEL]
     right, wrong = sentinel_evidence(), sentinel_evidence(entropy=0.2, magnitude=0.2, speed=0.9)
     assert [claim(right, "M").holds for claim in claims] == [True] * 4
     assert [claim(wrong, "M").holds for claim in claims] == [False] * 4
     assert "1.50 times as many" in claims[3](right, "M").text  # the model without any head does not count
     assert claims[0](sentinel_evidence(entropy=0.885), "M").holds is False  # more than a point at 70%
     bare = verdict.Evidence(right.tidy[right.tidy["strategy"] == "greedy_gnorm"], 1.0)
-    assert [claim(bare, "M") for claim in claims] == [None] * 4
+    for claim in claims:
+        with pytest.raises(verdict.Missing):
+            claim(bare, "M")
     no_magnitude = copy.deepcopy(right)
     no_magnitude.criteria["M"]["criterion"] = "gnorm"
-    assert claims[2](no_magnitude, "M") is None
+    with pytest.raises(verdict.Missing, match="add `magnitude` to `compare`"):
+        claims[2](no_magnitude, "M")
     parameters = pd.DataFrame(columns=["model", "module", "before", "after"])
     table = verdict.decide({"M": "Model"}, right, None, parameters)
     own = table[table["part"] == "Sentinel-AI"]
@@ -266,6 +275,85 @@ def test_sentinels_claims_are_decided_both_ways_and_not_without_data():
     of_nothing = verdict.decide({"M": "Model"}, verdict.Evidence(right.tidy, 1.0), None, parameters)
     status = of_nothing[of_nothing["part"] == "Sentinel-AI"]["status"].tolist()
     assert status == ["reproduced", "reproduced", "not run", "not run"]
+
+
+@pytest.mark.parametrize(
+    "speed,spread,holds",
+    [(1.5, 24.0, True), (1.5, 26.0, None), (0.5, 24.0, False), (0.5, 26.0, None), (1.0, 0.0, None)],
+)
+def test_speed_is_decided_where_rounds_do_not_overlap(speed, spread, holds):
+    found = verdict.speed_rises(sentinel_evidence(speed=speed, spread=spread), "M")
+    assert found.holds is holds
+    assert f"100 tokens a second with all heads ({100 - spread:.0f} to {100 + spread:.0f} over rounds)" in found.text
+    assert (f"({100 * speed - spread:.0f} to {100 * speed + spread:.0f}): these overlap" in found.text) == (
+        holds is None
+    )
+
+
+def no_parameters():
+    return pd.DataFrame(columns=["model", "module", "before", "after"])
+
+
+def test_an_undecided_claim_is_shown_as_one():
+    table = verdict.decide({"M": "Model"}, sentinel_evidence(spread=30.0), None, no_parameters())
+    row = table.set_index("item").loc["Speed rises with pruning"]
+    assert row["status"] == "undecided" and row["this run"].startswith("undecided: 100 tokens a second")
+    text = verdict.markdown(table, True, "test")
+    assert "- claims of Sentinel-AI: 3 reproduced, 1 undecided\n" in text
+    assert re.search(r"\| Speed rises with pruning +\| \? +\|", text)
+
+
+def test_perplexity_stands_beside_the_accuracy_that_decides():
+    right = sentinel_evidence()
+    claim = verdict.SENTINEL[0]
+    assert "perplexity" not in claim.decide(right, "M").text
+    steps = right.tidy["fraction_pruned"].map({0.0: 2.0, 0.25: 2.5, 0.5: 1234.5, 0.7: 3.0, 0.75: 9000.0, 1.0: 9000.0})
+    of_tokens = verdict.Evidence(right.tidy.assign(perplexity=steps), 1.0)
+    found = claim.decide(of_tokens, "M")
+    assert found.holds and found.text.endswith("; perplexity 2.00 with all heads, at the most 1,234.50")
+    of_classes = verdict.Evidence(right.tidy.assign(perplexity=math.nan), 1.0)
+    assert claim.decide(of_classes, "M") == claim.decide(right, "M")
+    text = verdict.markdown(verdict.decide({"M": "Model"}, of_tokens, None, no_parameters()), True, "test")
+    assert "keeps performance: accuracy, of language models that of next tokens" in text
+
+
+def test_items_are_counted_and_labelled_by_whose_they_are():
+    table = verdict.decide({"M": "Model", "N": "Other"}, sentinel_evidence(), None, no_parameters())
+    assert table.groupby("part")["paper"].agg(set).to_dict() == {"Claims": {"yes"}, "Sentinel-AI": {""}}
+    text = verdict.markdown(table, True, "test")
+    counts = table.groupby(["part", "status"]).size()
+    assert f"- claims of the paper: {counts['Claims', 'not run']} not run\n" in text
+    assert "- claims of Sentinel-AI: 4 reproduced, 4 not run\n" in text and "The paper against" not in text
+
+
+def advice(evidence):
+    table = verdict.decide({"M": "Model"}, evidence, None, no_parameters())
+    assert table.loc[table["status"] == "not run", "this run"].str.len().gt(10).all()
+    return table[table["status"] == "not run"].set_index("item")["this run"].to_dict()
+
+
+def test_what_was_not_run_says_what_to_add():
+    whole = sentinel_evidence()
+    assert set(advice(whole)) == {claim.says for claim in verdict.CLAIMS if not claim.only}
+    of_nothing = advice(verdict.Evidence(whole.tidy[:0], 1.0))
+    assert of_nothing["Greedy-Gnorm beats attention entropy"] == "add the strategy `greedy_gnorm` to config.yaml"
+    assert "published=PATH" in of_nothing["The entropy shards give the merged entropy"]
+    by_hand = {
+        "Pruning up to 70% of the heads keeps performance": "add the strategy `ae` to config.yaml",
+        "Entropy beats random pruning at high levels": "add the strategy `ae` to config.yaml",
+        "Magnitude beats random pruning": "add the strategy `random` to config.yaml",
+        "Speed rises with pruning": "add `tokens_per_second` to `metrics` of its task in config.yaml",
+    }
+    assert {name: of_nothing[name] for name in by_hand} == by_hand
+    no_entropy = dataclasses.replace(whole, tidy=whole.tidy[whole.tidy["strategy"] != "ae"])
+    no_entropy.speeds["M"] = whole.speeds["M"].assign(strategy="greedy_gnorm")
+    assert advice(no_entropy)["Speed rises with pruning"] == "add the strategy `ae` to config.yaml"
+    early = verdict.Evidence(whole.tidy[whole.tidy["fraction_pruned"] < 0.5], 1.0)
+    said = advice(early)["Pruning up to 70% of the heads keeps performance"]
+    assert said == "`ae` ends before the last head: set `stop: {}` in config.yaml"
+    few = whole.tidy[whole.tidy["fraction_pruned"].isin([0, 1]) | (whole.tidy["strategy"] == "ae")]
+    said = advice(verdict.Evidence(few, 1.0))["Entropy beats random pruning at high levels"]
+    assert said == "raise `random.levels` in the suite"
 
 
 def published_tidy(folder):

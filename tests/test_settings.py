@@ -275,6 +275,10 @@ MISTAKES = [
     ("scores.hard_concrete.rate", 0, "scores.hard_concrete.rate: must be above 0, got 0"),
     ("scores.hard_concrete.penalty", -1, "scores.hard_concrete.penalty: must be at least 0, got -1"),
     ("neurons.group", 0, "neurons.group: must be at least 1, got 0"),
+    ("generation.new_tokens", 0, "generation.new_tokens: must be at least 1, got 0"),
+    ("generation.prompts", 2000, "generation.prompts: must be at most 1024, got 2000"),
+    ("generation.prompt_tokens", "four", "generation.prompt_tokens: must be of type integer, got 'four'"),
+    ("generation.new_token", 50, "generation: there is no key 'new_token'; did you mean 'new_tokens'?"),
     (
         "strategies.new",
         {"score": "fisher", "unit": "neuron"},

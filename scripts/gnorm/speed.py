@@ -12,18 +12,19 @@ import torch
 from torch import nn
 from transformers import DynamicCache, PreTrainedTokenizerBase
 
-from gnorm import UserError, batches, checkpoints
+from gnorm import UserError, batches
+from gnorm.logs import log
 
-PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 8, 4, 24
 READ_ROWS = 32  # of a classifier's batch
+LEAST_SECONDS = 0.05  # of one measurement: a small model writes its texts faster than a busy moment passes
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Measured:
-    tokens: int  # that were produced, or read
-    seconds: float
+    tokens: int  # that were produced, or read, in one go
+    seconds: float  # of one go
     texts: tuple[str, ...] = ()  # what was written after each prompt
 
 
@@ -38,22 +39,45 @@ class Writer:
     """Greedy continuations of the first tokens of some rows, all at once.
 
     Decoding does not stop where a text ends, or a model that ends early would pass for a slow one: every pass gives a
-    token of every prompt, and all are counted. What comes after an end is no part of the text.
+    token of every prompt, and all are counted. What comes after an end is no part of the text. `positions` are those
+    that the model has: a text that would not fit is cut to them.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], new: int = NEW_TOKENS):
-        self.tokenizer, self.new = tokenizer, new
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        rows: Sequence[dict],
+        positions: int,
+        prompts: int,
+        prompt_tokens: int,
+        new_tokens: int,
+    ):
+        room = positions - prompt_tokens
+        if room < 1:
+            raise UserError(
+                f"the model has {positions} positions and none left to write in after a prompt of {prompt_tokens} "
+                f"tokens: set generation.prompt_tokens in config.yaml to {positions - 1} or less"
+            )
+        if room < new_tokens:
+            said = "the model has %d positions: %d new tokens a prompt, not generation.new_tokens, %d"
+            log.warning(said, positions, room, new_tokens)
+        self.tokenizer, self.new = tokenizer, min(new_tokens, room)
         encoded = [row["input_ids"] for row in batches.encode(tokenizer, rows, "prompts")]
-        long_enough = [ids for ids in encoded if len(ids) > PROMPT_TOKENS][:PROMPTS]
+        long_enough = [ids for ids in encoded if len(ids) > prompt_tokens][:prompts]
         if not long_enough:
-            raise UserError(f"no evaluation row is longer than the {PROMPT_TOKENS} tokens of a prompt")
-        self.prompts = torch.tensor([ids[:PROMPT_TOKENS] for ids in long_enough])
+            raise UserError(
+                f"no evaluation row is longer than the {prompt_tokens} tokens of a prompt: "
+                "lower generation.prompt_tokens in config.yaml"
+            )
+        if len(long_enough) < prompts:
+            said = "%d prompts, not generation.prompts, %d: no more evaluation rows are longer than %d tokens"
+            log.warning(said, len(long_enough), prompts, prompt_tokens)
+        self.prompts = torch.tensor([ids[:prompt_tokens] for ids in long_enough])
 
     def __call__(self, model: nn.Module) -> Measured:
-        new = min(self.new, checkpoints.positions(model) - PROMPT_TOKENS)
         prompts = self.prompts.to(model.device)
-        generate(model, prompts, 2)  # to warm up
-        seconds, written = timed(lambda: generate(model, prompts, new), model.device)
+        generate(model, prompts, min(2, self.new))  # to warm up
+        seconds, written = timed(lambda: generate(model, prompts, self.new), model.device, LEAST_SECONDS)
         texts = tuple(self.tokenizer.decode(self._text(ids), skip_special_tokens=True) for ids in written.tolist())
         return Measured(written.numel(), seconds, texts)
 
@@ -72,7 +96,7 @@ class Reader:
     def __call__(self, model: nn.Module) -> Measured:
         inputs = self.batch.to(model.device).inputs
         model(**inputs)  # to warm up
-        seconds, _ = timed(lambda: model(**inputs), model.device)
+        seconds, _ = timed(lambda: model(**inputs), model.device, LEAST_SECONDS)
         return Measured(int(self.batch.mask.sum()), seconds)
 
 
@@ -95,11 +119,16 @@ def generate(model: nn.Module, prompts: torch.Tensor, new: int) -> torch.Tensor:
     return torch.cat(written, dim=1)
 
 
-def timed(work: Callable[[], Result], device: torch.device) -> tuple[float, Result]:
-    """Seconds, with all that the device was given done before and after."""
+def timed(work: Callable[[], Result], device: torch.device, least: float = 0.0) -> tuple[float, Result]:
+    """Seconds of one go, with all that the device was given done before and after.
+
+    The work is done again until `least` seconds have passed, and the mean is taken.
+    """
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
-    began = time.perf_counter()
-    made = work()
-    wait()
-    return time.perf_counter() - began, made
+    began, passed, goes = time.perf_counter(), 0.0, 0
+    while not goes or passed < least:
+        made = work()
+        wait()
+        passed, goes = time.perf_counter() - began, goes + 1
+    return passed / goes, made

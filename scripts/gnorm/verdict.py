@@ -18,6 +18,8 @@ NEAR = 0.01  # "near-original": within one point
 ORDER = 0.99  # Kendall's tau from which two orders count as one
 REBOUND = 0.005  # a rise of half a point
 HIGH = 0.5  # "high levels" of pruning: more than this share of the heads
+ADD = "add the strategy `{}` to config.yaml"
+MORE_LEVELS = "raise `random.levels` in the suite"
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,21 @@ class Evidence:
     criteria: dict[str, pd.DataFrame] = field(default_factory=dict)  # curves of the criteria that are compared
     speeds: dict[str, pd.DataFrame] = field(default_factory=dict)
 
-    def curves(self, model: str, strategy: str) -> list[tuple[list[float], list[float]]]:
-        """(fractions, accuracies) of each run or trial that prunes all heads."""
+    def curves(self, model: str, strategy: str, of: str = "accuracy") -> list[tuple[list[float], list[float]]]:
+        """(fractions, accuracies or another metric) of each run or trial that prunes all heads and has it."""
+        if of not in self.tidy:
+            return []
         found = curves(self.tidy, model, strategy)
-        whole = [curve for curve in found if np.isclose(curve["fraction_pruned"].iloc[-1], 1)]
-        return [(curve["fraction_pruned"].tolist(), curve["accuracy"].tolist()) for curve in whole]
+        whole = [c for c in found if np.isclose(c["fraction_pruned"].iloc[-1], 1) and c[of].notna().all()]
+        return [(curve["fraction_pruned"].tolist(), curve[of].tolist()) for curve in whole]
+
+    def need(self, model: str, strategy: str) -> list[tuple[list[float], list[float]]]:
+        """The curves of a strategy that a claim is about."""
+        if found := self.curves(model, strategy):
+            return found
+        if curves(self.tidy, model, strategy):
+            raise Missing(f"`{strategy}` ends before the last head: set `stop: {{}}` in config.yaml")
+        raise Missing(ADD.format(strategy))
 
     def accuracy(self, model: str, pruned: int) -> float | None:
         """In percent, of greedy pruning in run 0."""
@@ -48,20 +60,31 @@ class Evidence:
         return 100 * at[pruned] if pruned in at else None
 
 
+class Missing(Exception):
+    """What a claim is decided by is not there; the text says what gives it to a run."""
+
+
 @dataclass(frozen=True)
 class Found:
     text: str
-    holds: bool
+    holds: bool | None  # None where the data are there and do not tell
 
 
-Claim = Callable[[Evidence, str], Found | None]
+Decide = Callable[[Evidence, str], Found]  # raises Missing
 
 
-def greedy_beats(other: str) -> Claim:
-    def decide(evidence: Evidence, model: str) -> Found | None:
-        greedy, others = evidence.curves(model, "greedy_gnorm"), evidence.curves(model, other)
-        if not greedy or not others:
-            return None
+@dataclass(frozen=True)
+class Claim:
+    says: str
+    decide: Decide
+    where: str  # to look
+    only: tuple[str, ...] = ()  # models, if not all
+    by: str = ""  # what decides it, where there was a choice
+
+
+def greedy_beats(other: str) -> Decide:
+    def decide(evidence: Evidence, model: str) -> Found:
+        greedy, others = evidence.need(model, "greedy_gnorm"), evidence.need(model, other)
         areas = [(area(*a), area(*b)) for a, b in zip(greedy, others, strict=False)]
         runs = f", in {sum(a > b for a, b in areas)} of {len(areas)} runs" if len(areas) > 1 else ""
         return Found(f"area {areas[0][0]:.3f} against {areas[0][1]:.3f}{runs}", areas[0][0] > areas[0][1])
@@ -69,28 +92,24 @@ def greedy_beats(other: str) -> Claim:
     return decide
 
 
-def inverse_collapses_first(evidence: Evidence, model: str) -> Found | None:
-    names = [s for s in ("inverse_gnorm", "greedy_gnorm", "ae", "inverse_ae") if evidence.curves(model, s)]
-    if names[:1] != ["inverse_gnorm"] or len(names) < 2:
-        return None
-    at = {name: collapse(*evidence.curves(model, name)[0]) for name in names}
+def inverse_collapses_first(evidence: Evidence, model: str) -> Found:
+    others = [s for s in ("greedy_gnorm", "ae", "inverse_ae") if evidence.curves(model, s)] or ["greedy_gnorm"]
+    at = {name: collapse(*evidence.need(model, name)[0]) for name in ("inverse_gnorm", *others)}
     text = "half of the accuracy is lost at " + ", ".join(f"{name} {share:.0%}" for name, share in at.items())
     return Found(text, all(at["inverse_gnorm"] < share for name, share in at.items() if name != "inverse_gnorm"))
 
 
 def _levels(evidence: Evidence, model: str) -> list[tuple[float, float, np.ndarray]]:
     """(fraction, greedy accuracy, accuracies of the random trials) between none and all pruned."""
-    greedy, trials = evidence.curves(model, "greedy_gnorm"), evidence.curves(model, "random")
-    if not greedy or not trials:
-        return []
+    greedy, trials = evidence.need(model, "greedy_gnorm"), evidence.need(model, "random")
     inner = [f for f in trials[0][0] if 0 < f < 1]
+    if not inner:
+        raise Missing(MORE_LEVELS)
     return [(f, accuracy_at(*greedy[0], f), np.array([accuracy_at(*trial, f) for trial in trials])) for f in inner]
 
 
-def greedy_beats_random(evidence: Evidence, model: str) -> Found | None:
-    greedy, trials = evidence.curves(model, "greedy_gnorm"), evidence.curves(model, "random")
-    if not greedy or not trials:
-        return None
+def greedy_beats_random(evidence: Evidence, model: str) -> Found:
+    greedy, trials = evidence.need(model, "greedy_gnorm"), evidence.need(model, "random")
     own, areas = area(*greedy[0]), np.array([area(*trial) for trial in trials])
     share = float((areas < own).mean())
     low, high = wilson(share, len(areas))
@@ -98,10 +117,8 @@ def greedy_beats_random(evidence: Evidence, model: str) -> Found | None:
     return Found(f"{text} (95% interval {low:.0%} to {high:.0%})", own > areas.mean())
 
 
-def greedy_beats_random_at_each_level(evidence: Evidence, model: str) -> Found | None:
+def greedy_beats_random_at_each_level(evidence: Evidence, model: str) -> Found:
     levels = _levels(evidence, model)
-    if not levels:
-        return None
     above = [own > trials.mean() for _, own, trials in levels]
     shares = [(trials < own).mean() for _, own, trials in levels]
     text = (
@@ -110,19 +127,19 @@ def greedy_beats_random_at_each_level(evidence: Evidence, model: str) -> Found |
     return Found(text, all(above))
 
 
-def gap_widens(evidence: Evidence, model: str) -> Found | None:
+def gap_widens(evidence: Evidence, model: str) -> Found:
     levels = _levels(evidence, model)
     gaps = {half: [own - trials.mean() for f, own, trials in levels if (f > 0.5) == half] for half in (False, True)}
     if not all(gaps.values()):
-        return None  # too few levels
+        raise Missing(MORE_LEVELS)
     early, late = np.mean(gaps[False]), np.mean(gaps[True])
     text = f"mean gap {100 * early:+.1f} points up to half of the heads, {100 * late:+.1f} beyond"
     return Found(text, late > early)
 
 
-def gradients_change_elsewhere(evidence: Evidence, model: str) -> Found | None:
+def gradients_change_elsewhere(evidence: Evidence, model: str) -> Found:
     if model not in evidence.gradients:
-        return None
+        raise Missing("run `gradient_change`")
     stored = evidence.gradients[model]
     layer, shares = int(stored["layer"]), []
     for change, (row, head) in zip(stored["change"], stored["pruned"], strict=True):
@@ -132,55 +149,51 @@ def gradients_change_elsewhere(evidence: Evidence, model: str) -> Found | None:
     return Found(text, min(shares) == 1)
 
 
-def epsilon_keeps_the_order(evidence: Evidence, model: str) -> Found | None:
+def _diagnostics(evidence: Evidence, model: str) -> dict:
     if model not in evidence.entropy:
-        return None
-    tau = evidence.entropy[model]["kendall_tau"]["C"]
+        raise Missing("run `merge_entropy`")
+    return evidence.entropy[model]
+
+
+def epsilon_keeps_the_order(evidence: Evidence, model: str) -> Found:
+    tau = _diagnostics(evidence, model)["kendall_tau"]["C"]
     return Found(f"Kendall's tau of C and A {tau:.4f}", tau >= ORDER)
 
 
-def epsilon_shifts(evidence: Evidence, model: str) -> Found | None:
-    if model not in evidence.entropy:
-        return None
-    least = evidence.entropy[model]["least"]
+def epsilon_shifts(evidence: Evidence, model: str) -> Found:
+    least = _diagnostics(evidence, model)["least"]
     text = ", ".join(f"{name} at least {value:.1e}" for name, value in least.items())
     return Found(text, least["C - B"] > 0 and least["B"] > 0)
 
 
-def shards_give_the_mean(evidence: Evidence, model: str) -> Found | None:
+def shards_give_the_mean(evidence: Evidence, model: str) -> Found:
     found = evidence.merged.get(model)
     if not found or pd.isna(found["largest difference"]):
-        return None
+        raise Missing("of the authors' files alone: add `--config published=PATH`")
     gaps = found["rows left out"]
     left = "" if pd.isna(gaps) or not gaps else f"; rows left out: {gaps}"
     text = f"{found['shards']} shards, {found['rows']} rows, largest difference {found['largest difference']:.1e}{left}"
     return Found(text, bool(found["same"]))
 
 
-def heads_suffice(share: float) -> Claim:
-    def decide(evidence: Evidence, model: str) -> Found | None:
-        found = evidence.curves(model, "greedy_gnorm")
-        if not found:
-            return None
+def heads_suffice(share: float) -> Decide:
+    def decide(evidence: Evidence, model: str) -> Found:
+        found = evidence.need(model, "greedy_gnorm")
         before, after = found[0][1][0], accuracy_at(*found[0], 1 - share)
         return Found(f"{100 * before:.1f}% with all heads, {100 * after:.1f}% with {share:.0%}", after >= before - NEAR)
 
     return decide
 
 
-def ninety_percent(evidence: Evidence, model: str) -> Found | None:
-    found = evidence.curves(model, "greedy_gnorm")
-    if not found:
-        return None
+def ninety_percent(evidence: Evidence, model: str) -> Found:
+    found = evidence.need(model, "greedy_gnorm")
     kept = [(a, 1 - f) for f, a in zip(*found[0], strict=True) if 1 - f < 0.2]
     best, share = max(kept)
     return Found(f"{100 * best:.1f}% with {share:.1%} of the heads", round(best, 2) >= 0.90)
 
 
-def inverse_ae_is_slower_and_rougher(evidence: Evidence, model: str) -> Found | None:
-    gnorm, entropy = evidence.curves(model, "inverse_gnorm"), evidence.curves(model, "inverse_ae")
-    if not gnorm or not entropy:
-        return None
+def inverse_ae_is_slower_and_rougher(evidence: Evidence, model: str) -> Found:
+    gnorm, entropy = evidence.need(model, "inverse_gnorm"), evidence.need(model, "inverse_ae")
     slow, rough = (collapse(*c[0]) for c in (gnorm, entropy)), (rises(c[0][1]) for c in (gnorm, entropy))
     (slow_g, slow_e), (rough_g, rough_e) = slow, rough
     text = f"half lost at {slow_e:.0%} against {slow_g:.0%}"
@@ -188,15 +201,12 @@ def inverse_ae_is_slower_and_rougher(evidence: Evidence, model: str) -> Found | 
     return Found(text, slow_e > slow_g and rough_e > rough_g)
 
 
-def rebounds(evidence: Evidence, model: str) -> Found | None:
-    found = evidence.curves(model, "greedy_gnorm")
-    if not found:
-        return None
-    steps = np.diff(found[0][1])
+def rebounds(evidence: Evidence, model: str) -> Found:
+    steps = np.diff(evidence.need(model, "greedy_gnorm")[0][1])
     return Found(f"{int((steps > REBOUND).sum())} rises of more than half a point", bool((steps > REBOUND).any()))
 
 
-def held_out(evidence: Evidence, model: str) -> Found | None:
+def held_out(evidence: Evidence, model: str) -> Found:
     if evidence.splits:
         lists = evidence.splits[model]
         seen = set(lists["train"]) | set(lists["calibration"])
@@ -206,91 +216,127 @@ def held_out(evidence: Evidence, model: str) -> Found | None:
     if model in paper.MODELS:
         split = paper.MODELS[model].split
         return Found(f"measured on the split `{split}`, on rows that are also scored", False)
-    return None
+    raise Missing("run `make_dataset`")
 
 
-def three_runs(evidence: Evidence, model: str) -> Found | None:
-    found = evidence.curves(model, "greedy_gnorm")
-    return Found(f"{len(found)} run{'s' if len(found) > 1 else ''}", len(found) >= 3) if found else None
+def three_runs(evidence: Evidence, model: str) -> Found:
+    found = evidence.need(model, "greedy_gnorm")
+    return Found(f"{len(found)} run{'s' if len(found) > 1 else ''}", len(found) >= 3)
 
 
-def keeps_performance(share: float) -> Claim:
-    """Sentinel-AI prunes by entropy: within one point of the unpruned model at every level up to `share`."""
+def keeps_performance(share: float) -> Decide:
+    """Sentinel-AI prunes by entropy: within one point of the unpruned model at every level up to `share`.
 
-    def decide(evidence: Evidence, model: str) -> Found | None:
-        found = evidence.curves(model, "ae")
-        if not found:
-            return None
-        fractions, accuracies = found[0]
-        upto = [a for f, a in zip(fractions, accuracies, strict=True) if f <= share + 1e-9]
-        least = min(*upto, accuracy_at(fractions, accuracies, share))
+    It evaluates language models by perplexity and does not say how much of it may be lost: the accuracy of next
+    tokens decides, as for all other claims, and perplexity stands beside it.
+    """
+
+    def upto(fractions: list[float], values: list[float]) -> list[float]:
+        inside = [value for f, value in zip(fractions, values, strict=True) if f <= share + 1e-9]
+        return [*inside, accuracy_at(fractions, values, share)]
+
+    def decide(evidence: Evidence, model: str) -> Found:
+        accuracies = upto(*evidence.need(model, "ae")[0])
+        least = min(accuracies)
         text = f"{100 * accuracies[0]:.1f}% with all heads, at the least {100 * least:.1f}% up to {share:.0%} pruned"
+        if found := evidence.curves(model, "ae", "perplexity"):
+            perplexities = upto(*found[0])
+            text += f"; perplexity {perplexities[0]:,.2f} with all heads, at the most {max(perplexities):,.2f}"
         return Found(text, least >= accuracies[0] - NEAR)
 
     return decide
 
 
-def entropy_beats_random_at_high_levels(evidence: Evidence, model: str) -> Found | None:
-    own, trials = evidence.curves(model, "ae"), evidence.curves(model, "random")
-    levels = [f for f in trials[0][0] if HIGH < f < 1] if own and trials else []
+def entropy_beats_random_at_high_levels(evidence: Evidence, model: str) -> Found:
+    own, trials = evidence.need(model, "ae"), evidence.need(model, "random")
+    levels = [f for f in trials[0][0] if HIGH < f < 1]
     if not levels:
-        return None
+        raise Missing(MORE_LEVELS)
     gaps = [accuracy_at(*own[0], f) - np.mean([accuracy_at(*trial, f) for trial in trials]) for f in levels]
     text = f"above the mean of {len(trials)} trials at {sum(gap > 0 for gap in gaps)} of {len(gaps)} levels"
     return Found(f"{text}; mean gap {100 * np.mean(gaps):+.1f} points", float(np.mean(gaps)) > 0)
 
 
-def magnitude_beats_random(evidence: Evidence, model: str) -> Found | None:
-    found, trials = evidence.criteria.get(model), evidence.curves(model, "random")
-    if found is None or not trials:
-        return None
-    own = found[(found["criterion"] == "magnitude") & (found["run"] == 0)]
-    if own.empty:
-        return None
+def magnitude_beats_random(evidence: Evidence, model: str) -> Found:
+    found, trials = evidence.criteria.get(model), evidence.need(model, "random")
+    own = None if found is None else found[(found["criterion"] == "magnitude") & (found["run"] == 0)]
+    if own is None or own.empty:
+        raise Missing("add `magnitude` to `compare` in config.yaml")
     reached = area(own["fraction_pruned"].tolist(), own["accuracy"].tolist())
     areas = np.array([area(*trial) for trial in trials])
     text = f"area {reached:.3f} against {areas.mean():.3f}; beats {(areas < reached).mean():.0%} of {len(areas)} trials"
     return Found(text, reached > areas.mean())
 
 
-def speed_rises(evidence: Evidence, model: str) -> Found | None:
-    found = evidence.speeds.get(model)
-    own = None if found is None else found[found["strategy"] == "ae"].set_index("fraction_pruned")["tokens_per_second"]
-    if own is None or not (own.index > HIGH).any():
-        return None
+def speed_rises(evidence: Evidence, model: str) -> Found:
+    """The mean over levels; with the slowest rounds of all of them, and with the fastest, it spans a range."""
+    if model not in evidence.speeds:
+        raise Missing("add `tokens_per_second` to `metrics` of its task in config.yaml")
+    found = evidence.speeds[model]
+    own = found[found["strategy"] == "ae"].set_index("fraction_pruned")
+    if own.empty:
+        raise Missing(ADD.format("ae"))
     later = own[(own.index > HIGH) & (own.index < 1)]
-    ratio = (later if len(later) else own[own.index > HIGH]).mean() / own.iloc[0]
-    text = f"{own.iloc[0]:,.0f} tokens a second with all heads, {ratio:.2f} times as many with more than half pruned"
-    return Found(text, ratio > 1)
+    if later.empty:
+        raise Missing(f"{MORE_LEVELS}, or set `stop: {{}}` in config.yaml")
+    rates = ["tokens_per_second", "lowest_tokens_per_second", "highest_tokens_per_second"]
+    (before, low, high), (after, later_low, later_high) = own[rates].iloc[0], later[rates].mean()
+    text = f"{before:,.0f} tokens a second with all heads ({low:,.0f} to {high:,.0f} over rounds), "
+    text += f"{after / before:.2f} times as many with more than half pruned ({later_low:,.0f} to {later_high:,.0f})"
+    if later_low > high or later_high < low:
+        return Found(text, after > before)
+    return Found(f"{text}: these overlap", None)
 
 
-# (what the paper says, how it is decided, where to look, models if not all)
-CLAIMS: list[tuple[str, Claim, str, tuple[str, ...]]] = [
-    ("Greedy-Gnorm beats attention entropy", greedy_beats("ae"), "PruningResults", ()),
-    ("Rescoring after every head beats scoring once", greedy_beats("static_gnorm"), "PruningResults", ()),
-    ("Inverse-Gnorm collapses first", inverse_collapses_first, "PruningResults", ()),
-    ("Inverse-AE falls slower and more erratically", inverse_ae_is_slower_and_rougher, "PruningResults", ()),
-    ("Greedy-Gnorm beats random pruning", greedy_beats_random, "RandomPruning", ()),
-    ("... at each level", greedy_beats_random_at_each_level, "RandomPruning, table random", ()),
-    ("The gap to random widens at higher pruning rates", gap_widens, "RandomPruning", ()),
-    ("About 70% of the heads suffice", heads_suffice(0.7), "PruningResults", ("ROBERTA",)),
-    ("About 90% accuracy with fewer than 20% of the heads", ninety_percent, "PruningResults", ("BERT",)),
-    ("Accuracy rebounds on the way", rebounds, "PruningResults", ("ROBERTA",)),
-    ("Pruning a head changes other heads' gradients", gradients_change_elsewhere, "gradientpooling", ()),
-    ("Epsilon keeps the order of entropies", epsilon_keeps_the_order, "table entropy", ()),
-    ("Epsilon shifts the entropy: C > B > 0", epsilon_shifts, "table entropy", ()),
-    ("The entropy shards give the merged entropy", shards_give_the_mean, "entropy.csv", ()),
-    ("Accuracy is measured on held-out rows", held_out, "dataset summaries", ()),
-    ("Averaged over three independent runs", three_runs, "tidy.csv", ()),
+CLAIMS = [
+    Claim("Greedy-Gnorm beats attention entropy", greedy_beats("ae"), "PruningResults"),
+    Claim("Rescoring after every head beats scoring once", greedy_beats("static_gnorm"), "PruningResults"),
+    Claim("Inverse-Gnorm collapses first", inverse_collapses_first, "PruningResults"),
+    Claim("Inverse-AE falls slower and more erratically", inverse_ae_is_slower_and_rougher, "PruningResults"),
+    Claim("Greedy-Gnorm beats random pruning", greedy_beats_random, "RandomPruning"),
+    Claim("... at each level", greedy_beats_random_at_each_level, "RandomPruning, table random"),
+    Claim("The gap to random widens at higher pruning rates", gap_widens, "RandomPruning"),
+    Claim("About 70% of the heads suffice", heads_suffice(0.7), "PruningResults", ("ROBERTA",)),
+    Claim("About 90% accuracy with fewer than 20% of the heads", ninety_percent, "PruningResults", ("BERT",)),
+    Claim("Accuracy rebounds on the way", rebounds, "PruningResults", ("ROBERTA",)),
+    Claim("Pruning a head changes other heads' gradients", gradients_change_elsewhere, "gradientpooling"),
+    Claim("Epsilon keeps the order of entropies", epsilon_keeps_the_order, "table entropy"),
+    Claim("Epsilon shifts the entropy: C > B > 0", epsilon_shifts, "table entropy"),
+    Claim("The entropy shards give the merged entropy", shards_give_the_mean, "entropy.csv"),
+    Claim("Accuracy is measured on held-out rows", held_out, "dataset summaries"),
+    Claim("Averaged over three independent runs", three_runs, "tidy.csv"),
 ]
 
 
 # Sentinel-AI's, of its own criteria.
-SENTINEL: list[tuple[str, Claim, str, tuple[str, ...]]] = [
-    ("Pruning up to 70% of the heads keeps performance", keeps_performance(0.7), "PruningResults", ()),
-    ("Entropy beats random pruning at high levels", entropy_beats_random_at_high_levels, "tables areas, random", ()),
-    ("Magnitude beats random pruning", magnitude_beats_random, "table criteria", ()),
-    ("Speed rises with pruning", speed_rises, "table speed", ()),
+SENTINEL = [
+    Claim(
+        "Pruning up to 70% of the heads keeps performance",
+        keeps_performance(0.7),
+        "PruningResults, Quality",
+        by=f"accuracy, of language models that of next tokens, by entropy (`ae`) within {100 * NEAR:g} point of all "
+        "heads at every level up to 70%; perplexity, which Sentinel-AI evaluates by, is shown beside it",
+    ),
+    Claim(
+        "Entropy beats random pruning at high levels",
+        entropy_beats_random_at_high_levels,
+        "tables areas, random",
+        by=f"the mean gap in accuracy to random trials at levels above {HIGH:.0%}",
+    ),
+    Claim(
+        "Magnitude beats random pruning",
+        magnitude_beats_random,
+        "table criteria",
+        by="the area under the accuracy curve against the mean of random trials",
+    ),
+    Claim(
+        "Speed rises with pruning",
+        speed_rises,
+        "table speed, Quality",
+        by=f"tokens a second by entropy (`ae`), mean over levels above {HIGH:.0%} against all heads; undecided where "
+        "the slowest to fastest rounds of the two overlap (for quiet times delete the model's speed.csv and run "
+        "`snakemake --cores 1`)",
+    ),
 ]
 SOURCES = {"Claims": CLAIMS, "Sentinel-AI": SENTINEL}
 
@@ -350,33 +396,40 @@ def decide(
         is_papers = paper.same_model(model, totals[0]) if totals else model in paper.MODELS
         for number in numbers(model, parameters) if is_papers else []:
             rows.append(_number_row(number, run, published, subject, missing))
-    for part, (text, claim, where, only) in ((part, claim) for part, claims in SOURCES.items() for claim in claims):
+    for part, claim in ((part, claim) for part, claims in SOURCES.items() for claim in claims):
         for model, title in models.items():
-            if only and model not in only:
+            if claim.only and model not in claim.only:
                 continue
-            found = {name: e and claim(e, model) for name, e in (("run", run), ("published", published))}
+            found = {name: e and _ask(claim, e, model) for name, e in (("run", run), ("published", published))}
             of_subject = found["run"] if run else found["published"]
-            status = missing if of_subject is None else "reproduced" if of_subject.holds else "differs"
             rows.append(
                 {
                     "part": part,
-                    "item": text,
+                    "item": claim.says,
                     "model": title,
-                    "paper": "yes",
-                    "published": _said(found["published"], published),
-                    "this run": _said(found["run"], run),
+                    "paper": "yes" if part == "Claims" else "",  # which says nothing of another's
+                    "published": _said(found["published"], advise=False),
+                    "this run": _said(found["run"], advise=True),
                     "difference": "",
-                    "status": status,
-                    "evidence": where,
+                    "status": missing if isinstance(of_subject, Missing) else STATUS[of_subject.holds],
+                    "evidence": claim.where,
                 }
             )
     return pd.DataFrame(rows)
 
 
-def _said(found: Found | None, evidence: Evidence | None) -> str:
-    if evidence is None or found is None:
-        return ""
-    return f"{'yes' if found.holds else 'no'}: {found.text}"
+def _ask(claim: Claim, evidence: Evidence, model: str) -> Found | Missing:
+    try:
+        return claim.decide(evidence, model)
+    except Missing as lack:
+        return lack
+
+
+def _said(found: Found | Missing | None, advise: bool) -> str:
+    """What data say; where they are missing, what a run must have: published files are what they are."""
+    if isinstance(found, Found):
+        return f"{SAID[found.holds]}: {found.text}"
+    return str(found) if found and advise else ""
 
 
 def _number_row(number: Number, run, published, subject, missing) -> dict:
@@ -402,27 +455,25 @@ def _number_row(number: Number, run, published, subject, missing) -> dict:
 
 def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
     """What holds and what does not first, then every item."""
-    counts = table["status"].value_counts()
     whose = f"this run of the suite `{suite}`" if of_run else "the authors' published files"
-    lines = [
-        "# Verdict\n",
-        f"The paper against {whose}: " + ", ".join(f"{counts[s]} {s}" for s in STATUSES if s in counts) + ".\n",
-    ]
-    for part in SOURCES:
+    lines = ["# Verdict\n", f"What {whose} {'says' if of_run else 'say'}:\n"]
+    for part, of_part in table.groupby("part", sort=False)["status"]:
+        counts = of_part.value_counts()
+        found = ", ".join(f"{counts[s]} {s}" for s in STATUSES if s in counts)
+        lines.append(f"- {TITLES.get(part, f'{part} of the paper')}: {found}")
+    lines.append("")
+    for part, claims_of_part in SOURCES.items():
         claims = table[table["part"] == part]
         if claims.empty:
             continue
-        pivot = claims.assign(mark=claims["status"].map({"reproduced": "yes", "differs": "**no**"}).fillna("-"))
+        marks = {"reproduced": "yes", "differs": "**no**", "undecided": "?"}
+        pivot = claims.assign(mark=claims["status"].map(marks).fillna("-"))
         pivot = pivot.pivot_table(index="item", columns="model", values="mark", aggfunc="first", sort=False).fillna("")
         whose = "" if part == "Claims" else f" What {part} says of head pruning, decided on its own criteria:"
-        lines += [f"Does it hold? (- : no data){whose}\n", pivot.reset_index().to_markdown(index=False), ""]
-    numbers = table[~table["part"].isin(list(SOURCES))]
-    if len(numbers):
-        same = numbers["status"].eq("reproduced").groupby(numbers["part"]).agg(["sum", "size"])
-        lines += [
-            f"- {part}: {int(row['sum'])} of {int(row['size'])} numbers reproduced" for part, row in same.iterrows()
-        ]
-        lines.append("")
+        lines.append(f"Does it hold? (- : no data, ? : data that do not tell){whose}\n")
+        lines += [pivot.reset_index().to_markdown(index=False), ""]
+        if decided := [f"- {claim.says}: {claim.by}" for claim in claims_of_part if claim.by]:
+            lines += ["What decides:\n", *decided, ""]
     lines += [
         f"Tolerances: accuracies of the published files to the printed digits, of a run of one's own {RUN_POINTS:g} "
         f"point; sizes and parameters to the printed digits. `Near-original` is within {100 * NEAR:g} point; an order "
@@ -437,4 +488,7 @@ def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
     return "\n".join(lines)
 
 
-STATUSES = ("reproduced", "differs", "not run", "not published")
+SAID = {True: "yes", False: "no", None: "undecided"}
+STATUS = {True: "reproduced", False: "differs", None: "undecided"}  # of a claim that holds, does not, or either
+STATUSES = (*STATUS.values(), "not run", "not published")
+TITLES = {"Claims": "claims of the paper", "Sentinel-AI": "claims of Sentinel-AI"}
