@@ -1,5 +1,8 @@
 """Checkpoints: what is taken as it is, what is fine-tuned, and what is refused."""
 
+import copy
+from dataclasses import replace
+
 import make_checkpoint
 import pandas as pd
 import pytest
@@ -7,15 +10,17 @@ import torch
 from conftest import FAMILIES, OTHERS
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
 )
 
-from gnorm import UserError, checkpoints
+from gnorm import UserError, checkpoints, pruned, surgery
 from gnorm.files import read_json, write_json
-from gnorm.heads import LAYOUTS
+from gnorm.heads import LAYOUTS, Block, HeadMap, head_map, keep
 
 CLASSES = ["no", "yes"]
 
@@ -200,3 +205,136 @@ def test_weights_of_another_shape_are_named(make_tiny, tmp_path):
     write_json(tmp_path / "config.json", config)
     with pytest.raises(UserError, match="intermediate.dense.weight and 2 more: it is not a pretrained encoder"):
         checkpoints.finetune(entry(tmp_path), tiny.tokenizer, tiny.rows, CLASSES, 1)
+
+
+def test_a_family_that_is_searched_for_can_be_fine_tuned(make_tiny, tmp_path):
+    tiny = make_tiny("roberta")
+    data, folder = tmp_path / "data", tmp_path / "opt"
+    data.mkdir()
+    rows = [{"text": row["text"], "pair": None, "label": i % 2} for i, row in enumerate(tiny.rows[:24])]
+    pd.DataFrame(rows).to_parquet(data / "rows.parquet")
+    write_json(data / "splits.json", {"classes": CLASSES, "train": list(range(16)), "evaluation": [16]})
+    tiny_opt(len(tiny.tokenizer)).model.save_pretrained(folder)
+    tiny.tokenizer.save_pretrained(folder)
+    made = entry(folder) | {"source": "finetune"}
+    make_checkpoint.main(
+        str(data), folder, made, 1, tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json", attention="ae"
+    )
+    model, _ = checkpoints.load(tmp_path / "out", on="cpu")
+    assert head_map(model).total == 8 and model.config.dropout == model.config.attention_dropout == 0.1
+
+
+@pytest.fixture
+def taken(make_tiny, tmp_path):
+    """A model in a folder of its own, made into a checkpoint by the script; what it says in its log."""
+    tiny = make_tiny("roberta")
+    data = tmp_path / "data"
+    data.mkdir()
+    pd.DataFrame(tiny.rows[:8]).to_parquet(data / "rows.parquet")
+    write_json(data / "splits.json", {"classes": CLASSES, "train": [], "evaluation": [0, 1]})
+    tiny.tokenizer.save_pretrained(tmp_path / "tokenizer")
+
+    def make(model, attention="", **entry):
+        folder = tmp_path / "own"
+        model.save_pretrained(folder)
+        tiny.tokenizer.save_pretrained(folder)
+        entry |= {"source": "local", "path": str(folder)}
+        files = tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json"
+        make_checkpoint.main(str(data), tmp_path / "tokenizer", entry, 1, *files, "classification", attention)
+        return checkpoints.load(tmp_path / "out", on="cpu")[0]
+
+    make.words = len(tiny.tokenizer)
+    return make
+
+
+def tiny_ctrl(words):
+    """A model that the search does not find, whose attention weights come third."""
+    config = AutoConfig.for_model("ctrl", vocab_size=words, n_embd=32, dff=64, n_layer=2, n_head=4, n_positions=52)
+    config.pad_token_id, config.initializer_range = 1, 0.25
+    names = [f"transformer.h.{i}.multi_head_attention" for i in range(2)]
+    blocks = tuple(Block(n, f"{n}.Wq", f"{n}.Wk", f"{n}.Wv", f"{n}.dense", (i,)) for i, n in enumerate(names))
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    return model, HeadMap(blocks, heads=4, width=8, hidden=32)
+
+
+def tiny_opt(words, **options):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 64}
+    config = AutoConfig.for_model(
+        "opt", vocab_size=words, word_embed_proj_dim=32, max_position_embeddings=52, pad_token_id=1, **sizes, **options
+    )
+    return AutoModelForSequenceClassification.from_config(config).eval()
+
+
+def test_a_map_that_comes_with_the_model_is_checked_and_used(taken):
+    model, by_hand = tiny_ctrl(taken.words)
+    with pytest.raises(UserError, match="model type 'ctrl', and a search found none: .*; heads.keep.model, heads. and"):
+        taken(model)
+    keep(model, by_hand)
+    found = head_map(taken(model))
+    assert found.counts == {"num_heads": 1, "d_model_size": 8} and found.causal
+    assert found.blocks == by_hand.blocks
+    keep(model, replace(by_hand, heads=8, width=4, key_width=4))
+    with pytest.raises(UserError, match="^head_map in config.json does not hold: the query block of head 0"):
+        taken(model)
+    del model.config.head_map["heads"]
+    with pytest.raises(UserError, match="^head_map in config.json is no HeadMap .TypeError: .*'heads'.*heads.keep$"):
+        taken(model)
+
+
+def test_a_map_that_comes_with_a_model_of_a_known_family_is_checked_too(taken, make_tiny):
+    model = make_tiny("bert").model.float()
+    config = copy.deepcopy(model.config)
+    config.vocab_size, config.num_labels = taken.words, 2
+    model = type(model)(config).eval()
+    known = head_map(model)
+    keep(model, known)
+    assert head_map(taken(model)).blocks == known.blocks
+    keep(model, replace(known, heads=8, width=4, key_width=4))
+    with pytest.raises(UserError, match="head_map in config.json does not hold"):
+        taken(model)
+
+
+def test_criteria_that_need_attention_weights_are_refused_where_a_model_gives_none(taken):
+    model, by_hand = tiny_ctrl(taken.words)
+    keep(model, by_hand)
+    named = "strategies.ae, taylor of compare"
+    with pytest.raises(
+        UserError, match=f"gives no attention weights .* that need them: leave out {named}, or"
+    ) as caught:
+        taken(model, attention=named)
+    assert "\n" not in str(caught.value)
+    taken(tiny_opt(taken.words), attention=named)  # gives them
+
+
+def test_a_pruned_model_of_a_searched_family_is_refused_for_being_pruned(taken, tmp_path):
+    model = taken(tiny_opt(taken.words))
+    heads = head_map(model)
+    surgery.prune(model, heads, [(0, 1)])
+    with pytest.raises(UserError, match="own has pruned heads already; start from an unpruned checkpoint"):
+        taken(pruned.with_zeros(model, heads))
+
+
+def test_prune_by_says_where_it_has_no_effect_or_contradicts_the_map(taken, caplog):
+    caplog.set_level("WARNING", "gnorm")
+    taken(tiny_opt(taken.words), prune_by="query")
+    assert [record.getMessage() for record in caplog.records] == [
+        "prune_by: query has no effect: every query head has a K and V of its own"
+    ]
+    config = AutoConfig.for_model(
+        "mistral",
+        vocab_size=taken.words,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=52,
+        pad_token_id=1,
+    )
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    caplog.clear()
+    by_query = taken(model, prune_by="query")
+    assert head_map(by_query).share == 2 and not caplog.records
+    assert head_map(taken(by_query, prune_by="query")).share == 2
+    with pytest.raises(UserError, match="^prune_by: group of the suite is not the query of head_map in config.json"):
+        taken(by_query, prune_by="group")
