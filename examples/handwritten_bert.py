@@ -73,7 +73,8 @@ class Bert(nn.Module):
             for _ in range(config["num_hidden_layers"])
         )
         self.pooler = nn.Linear(hidden, hidden)
-        self.classifier = nn.Linear(hidden, len(config["id2label"]))
+        classes = config.get("id2label", ("LABEL_0", "LABEL_1"))  # the library does not write its own two
+        self.classifier = nn.Linear(hidden, len(classes))
 
     def forward(self, input_ids, attention_mask, token_type_ids=None, output_attentions=False) -> SimpleNamespace:
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -137,7 +138,9 @@ def load(folder: str | Path) -> Bert:
     """The classifier in a folder written by `save_pretrained`."""
     model = Bert(json.loads(Path(folder, "config.json").read_text(encoding="utf-8")))
     weights = {}
-    for name, value in load_file(Path(folder, "model.safetensors")).items():
+    saved = load_file(Path(folder, "model.safetensors"))
+    saved.pop("bert.embeddings.position_ids", None)  # 0, 1, 2, ...: older versions of the library saved them
+    for name, value in saved.items():
         for theirs, ours in RENAMED:
             name = re.sub(f"^{theirs}", ours, name)
         weights[name] = value

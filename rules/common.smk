@@ -55,6 +55,8 @@ WORKBOOKS = next((name for name in RANDOM if UNITS[name] == "heads"), None)
 MEMORY_MB = (
     JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" and JOBS["memory_mb"] != "auto" else None
 )
+# What cannot be had of a model that gives no attention weights: said when its checkpoint is made.
+ATTENTION = ", ".join(settings.of_attention(SETTINGS, ROOT))
 # Of the configuration what belongs to the machine: no result depends on it.
 MACHINE = ("device_speed", "container")
 BENCH = {

@@ -124,6 +124,8 @@ rule make_checkpoint:
         gpu=1,
         mem_mb=memory,
         runtime=time_limit("make_checkpoint"),
+        # Not a parameter: no checkpoint depends on it, and another criterion must not train a model again.
+        attention=ATTENTION,
     params:
         dataset_folder=subpath(input.rows, parent=True),
         checkpoint=at_hand("checkpoint"),

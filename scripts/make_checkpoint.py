@@ -6,25 +6,53 @@ import torch
 
 from gnorm import UserError, checkpoints
 from gnorm.files import read_json, write_json
-from gnorm.heads import LAYOUTS, head_map, keep
-from gnorm.logs import start
+from gnorm.heads import LAYOUTS, head_map, keep, pruned_heads
+from gnorm.logs import log, start
 from gnorm.rows import read
 from gnorm.state import State, job
 
 MADE = {"train": checkpoints.train, "finetune": checkpoints.finetune}
 
 
-def heads_of(model):
-    """Its head map; of an unknown family one that is searched for here and kept for all jobs."""
-    if model.config.model_type in LAYOUTS:
+def heads_of(model, attention=""):
+    """Its head map; one that came with the model, or that an unknown family is searched for, is checked and kept.
+
+    `attention` names what in the configuration needs attention weights. Every known family gives them.
+    """
+    given = getattr(model.config, "head_map", None)
+    if not given and model.config.model_type in LAYOUTS:
         return head_map(model)
     # Loaded by name: only a checkpoint from outside can need it, and training must not depend on it.
-    heads = importlib.import_module("gnorm.search").find(model)
+    search = importlib.import_module("gnorm.search")
+    heads = search.confirm(model, head_map(model)) if given else search.find(model)
+    if attention and not search.gives_attention(model, heads):
+        raise UserError(
+            f"{heads.blocks[0].attention} gives no attention weights with output_attentions, and config.yaml has "
+            f"criteria that need them: leave out {attention}, or take others for them"
+        )
     keep(model, heads)
     return heads
 
 
-def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, heads_file, task="classification"):
+def check_unit(heads, unit):
+    """Whether `prune_by` of the suite says what the map has."""
+    if heads.queries == heads.share == 1:
+        log.warning("prune_by: %s has no effect: every query head has a K and V of its own", unit)
+    elif unit != (kept := "group" if heads.queries > 1 else "query"):
+        raise UserError(f"prune_by: {unit} of the suite is not the {kept} of head_map in config.json: change either")
+
+
+def main(
+    dataset_folder,
+    tokenizer_folder,
+    checkpoint,
+    seed,
+    state,
+    folder,
+    heads_file,
+    task="classification",
+    attention="",
+):
     classes = read_json(f"{dataset_folder}/splits.json")["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
     progress = None
@@ -42,11 +70,15 @@ def main(dataset_folder, tokenizer_folder, checkpoint, seed, state, folder, head
     else:
         model, _ = checkpoints.load(checkpoint["path"])
         checkpoints.check_task(model, task, classes)
-    if unit := checkpoint.get("from", checkpoint).get("prune_by"):
+    source = checkpoint.get("from", checkpoint)
+    if any(pruned_heads(model).values()) or getattr(model.config, "zeroed_heads", None):
+        raise UserError(f"{source['path']} has pruned heads already; start from an unpruned checkpoint")
+    unit = source.get("prune_by")
+    if unit:
         model.config.prune_by = unit  # kept in the configuration, where every job finds it
-    heads = heads_of(model)
-    if not heads.kept(model).all() or getattr(model.config, "zeroed_heads", None):
-        raise UserError(f"{checkpoint['path']} has pruned heads already; start from an unpruned checkpoint")
+    heads = heads_of(model, attention)
+    if unit:
+        check_unit(heads, unit)
     checkpoints.save(folder, model, tokenizer)
     write_json(
         heads_file,
@@ -74,4 +106,5 @@ if __name__ == "__main__":
         snakemake.output.checkpoint,
         snakemake.output.heads,
         snakemake.params.task,
+        snakemake.resources.attention,
     )

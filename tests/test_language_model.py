@@ -16,15 +16,16 @@ import pandas as pd
 import prune_heads
 import pytest
 import torch
+from conftest import in_float64
 from tokenizers import processors
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from gnorm import UserError, batches, checkpoints, corpora, data, pruned, speed, surgery
+from gnorm import UserError, batches, checkpoints, corpora, data, pruned, search, speed, surgery
 from gnorm.accounting import count, modules
 from gnorm.evaluate import Evaluation, predictions_by_row
 from gnorm.files import read_json, write_json
 from gnorm.gates import Gates
-from gnorm.heads import PARTS, eager, head_map, projection
+from gnorm.heads import PARTS, eager, head_map, keep, projection
 from gnorm.rows import NO_CLASS
 from gnorm.scores import attribution, entropy, fisher, gnorm, gradient, leave_one_out, mask_gradient, shapley, taylor
 from gnorm.trajectory import follow, replay
@@ -32,11 +33,42 @@ from gnorm.trajectory import follow, replay
 METRICS = ["accuracy", "perplexity", "loss"]
 
 
-@pytest.fixture(params=["gpt2", "llama by group", "llama by query", "qwen2 by group"])
+# Decoders that are not known: their heads are searched for.
+SEARCHED = {
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.25},
+    "mistral": {"num_key_value_heads": 2, "intermediate_size": 64, "initializer_range": 0.25},
+}
+
+
+def searched(family, tiny):
+    """A tiny decoder of a family that is not known, in the place of one that is."""
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=len(tiny.tokenizer),
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        max_position_embeddings=52,
+        pad_token_id=tiny.tokenizer.pad_token_id,
+        **SEARCHED[family],
+    )
+    torch.manual_seed(0)
+    tiny.model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    tiny.model.double().eval().requires_grad_(False)
+    checkpoints.fit(tiny.model, tiny.tokenizer)
+    in_float64(tiny.model)
+    return tiny
+
+
+@pytest.fixture(
+    params=["gpt2", "llama by group", "llama by query", "qwen2 by group", "opt", "mistral by group", "mistral by query"]
+)
 def decoder(request, make_tiny):
     family, _, unit = request.param.partition(" by ")
-    made = make_tiny(family, writes=True)
+    made = searched(family, make_tiny("llama", writes=True)) if family in SEARCHED else make_tiny(family, writes=True)
     made.model.config.prune_by = unit or "group"
+    if family in SEARCHED:
+        keep(made.model, search.find(made.model))
     made.heads = head_map(made.model)
     made.rows = sorted(made.rows[:12], key=lambda row: len(row["text"]))[2:7]  # of different lengths
     return made
@@ -377,6 +409,51 @@ def test_from_the_corpus_to_an_exported_decoder(trained, tmp_path):
     assert made.returncode == 0, made.stderr[-2000:]
     ours = model(**tokenizer(row, return_tensors="pt")).logits[0]
     assert torch.allclose(torch.tensor(json.loads(made.stdout)), ours, atol=1e-4)
+    again, again_heads, _ = pruned.load(tmp_path / "out")
+    assert count(again) == count(model) and torch.equal(again_heads.kept(again), heads.kept(model))
+
+
+@pytest.mark.parametrize("family, unit", [("opt", None), ("mistral", "group"), ("mistral", "query")])
+def test_a_searched_decoder_from_its_folder_to_its_export(family, unit, make_tiny, tmp_path):
+    """By the scripts, as the rules run them: nobody has described the family."""
+    tiny = make_tiny("llama", writes=True)
+    searched(family, tiny)
+    plain = AutoModelForCausalLM.from_config(tiny.model.config)  # the library's own norms
+    plain.load_state_dict(tiny.model.float().state_dict())
+    checkpoints.save(tmp_path / "own", plain, tiny.tokenizer)
+    entry = {"source": "local", "path": str(tmp_path / "own"), **({"prune_by": unit} if unit else {})}
+    dataset = {"source": "generated", "corpus": "letters", "order": "as_is"}
+    at = {name: tmp_path / name for name in ("rows.parquet", "splits.json", "summary.md", "page.html", "tokenizer")}
+    make_dataset.main("LM", dataset, entry, COUNTS | {"train": 0}, 1, *at.values())
+    folder, model_folder, files = str(tmp_path), tmp_path / "model", ("state.pt", "model", "heads.json")
+    outputs = [tmp_path / name for name in files]
+    make_checkpoint.main(folder, at["tokenizer"], entry, 1, *outputs, "language_model", "strategies.ae")
+    slots = 3 * (2 if unit == "group" else 4)
+    assert read_json(tmp_path / "heads.json")["total"] == slots
+    trajectories = {}
+    for score in ("gnorm", "mask_gradient", "entropy"):
+        strategy = {"score": score, "prune": "lowest", "rescore": "every_step", "settings": {}}
+        files = [[tmp_path / score / name] for name in ("run0.csv", "run0.scores.pt")]
+        prune_heads.main(folder, model_folder, [], strategy, 1, {}, 400, 4000, 10, tmp_path / "s", *files, METRICS)
+        steps = pd.read_csv(files[0][0])
+        assert steps["heads_left"].tolist() == list(range(slots, -1, -1)) and steps["perplexity"].nunique() > 1
+        assert steps["parameters"].is_monotonic_decreasing
+        trajectories[score] = files[0][0]
+    measure_speed.main(
+        folder, model_folder, trajectories, 4, ["tokens_per_second", "repetition"], tmp_path / "speed.csv"
+    )
+    speeds = pd.read_csv(tmp_path / "speed.csv")
+    assert len(speeds) == 12 and (speeds["tokens_per_second"] > 0).all()
+    model, _ = checkpoints.load(model_folder)
+    heads, before, gone = head_map(model), count(model), [(0, 0), (0, 1), (2, 1)]
+    surgery.prune(model, heads, gone)
+    solution = {"strategy": "greedy_gnorm", "chosen": "automatic", "heads": heads.total, "heads_pruned": 3}
+    solution |= {"pruned_slots": gone, "before": {"parameters": before}, "after": {"parameters": count(model)}}
+    write_json(tmp_path / "solution.json", solution)
+    arguments = (tmp_path / "solution.json", tmp_path / "heads.json", 400, 4000, 1)
+    export_solution.main(
+        "LM", "test", folder, model_folder, *arguments, tmp_path / "out", tmp_path / "latency.json", METRICS
+    )  # compares logits with plain transformers
     again, again_heads, _ = pruned.load(tmp_path / "out")
     assert count(again) == count(model) and torch.equal(again_heads.kept(again), heads.kept(model))
 

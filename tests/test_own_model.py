@@ -1,9 +1,12 @@
 """The hand-written BERT of `examples/`: the same logits as the library's, pruned by the same tools."""
 
 import copy
+import json
+from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from examples import handwritten_bert
 from gnorm import batches, search, surgery
@@ -96,6 +99,48 @@ def test_its_map_passes_the_check_that_searched_ones_have_to(both):
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     assert search.check(own, heads, inputs).counts == {"heads": 1}
     assert not search.check(own, heads, inputs).causal
+
+
+def test_layers_that_share_a_block_pass_the_check_and_are_pruned_together(both):
+    _, own, heads = both
+    own.layers = torch.nn.ModuleList([own.layers[0]] * 3)
+    shared = replace(heads, blocks=(replace(heads.blocks[0], layers=(0, 1, 2)),), layer_names=())
+    ids = torch.arange(5, 14)[None]
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    found = search.check(own, replace(shared, counts={}), inputs)
+    assert found == shared and found.total == 12
+    with pytest.raises(search.NotFound, match="output runs 3 times, not 2"):
+        search.check(own, replace(shared, blocks=(replace(heads.blocks[0], layers=(0, 1)),)), inputs)
+    with pytest.raises(search.NotFound, match="the query block of head 0 .* moves what heads"):
+        search.check(own, replace(shared, heads=8, width=4, key_width=4), inputs)
+    cut = copy.deepcopy(own)
+    surgery.prune(cut, found, [(0, 1)])
+    with surgery.gated(own, found, [(0, 1)]):
+        assert (own(**inputs).logits - cut(**inputs).logits).abs().max() < 1e-12
+
+
+def test_two_classes_need_no_names(make_tiny, tmp_path):
+    """The library writes none into config.json where they are its own two."""
+    tiny = make_tiny("bert")
+    config = copy.deepcopy(tiny.model.config)
+    config.num_labels = 2
+    model = type(tiny.model)(config).eval()
+    model.save_pretrained(tmp_path)
+    assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
+    (batch,) = tiny.batches(3, tokens=10_000)
+    assert (handwritten_bert.load(tmp_path)(**batch.inputs).logits - model(**batch.inputs).logits).abs().max() < 1e-4
+
+
+def test_a_checkpoint_with_the_positions_that_older_versions_saved(make_tiny, tmp_path):
+    tiny = make_tiny("bert")
+    tiny.model.float().save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file({**weights, "bert.embeddings.position_ids": torch.arange(52)[None]}, tmp_path / "model.safetensors")
+    own = handwritten_bert.load(tmp_path)
+    assert torch.equal(own.positions.weight, weights["bert.embeddings.position_embeddings.weight"])
+    save_file({**weights, "bert.other": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(RuntimeError, match="bert.other"):
+        handwritten_bert.load(tmp_path)
 
 
 @pytest.mark.mini

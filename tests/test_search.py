@@ -10,7 +10,8 @@ from conftest import FAMILIES, OTHERS, in_float64
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from gnorm import UserError, heads, search, surgery
-from gnorm.scores import gnorm
+from gnorm.heads import Block, HeadMap
+from gnorm.scores import entropy, gnorm
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60, "pad_token_id": 1}
 
@@ -64,7 +65,11 @@ def test_what_is_found_can_be_pruned(family):
 
 REFUSED = {
     "gpt_neox": ({"intermediate_size": 64}, "the key block of head 0 .* moves what heads \\[1\\] give, not \\[0\\]"),
-    "mpnet": ({"intermediate_size": 64}, "heads cannot be cut out of mpnet.encoder.layer.0.attention.attn"),
+    "mpnet": (
+        {"intermediate_size": 64},
+        "heads cannot be cut out of mpnet.encoder.layer.0.attention.attn with the same outputs "
+        "\\(RuntimeError: The size of tensor a \\(3\\) must match the size of tensor b \\(4\\)",
+    ),
     "xlnet": ({"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64}, "no module has children that look like"),
     "bart": ({"d_model": 32}, "it has an encoder and a decoder"),
 }
@@ -73,8 +78,20 @@ REFUSED = {
 @pytest.mark.parametrize("family", REFUSED)
 def test_what_does_not_hold_is_refused_with_what_to_supply(family):
     own, reason = REFUSED[family]
-    with pytest.raises(UserError, match=f"model type '{family}', .*: {reason}.*; describe it in a HeadMap: .*names"):
+    with pytest.raises(
+        UserError, match=f"model type '{family}', .*: {reason}.*; describe it in a HeadMap: .*names"
+    ) as e:
         search.find(build(family, **own))
+    assert "heads.keep(model, heads) and model.save_pretrained(folder)" in str(e.value) and "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("family", ["opt", "mistral"])
+def test_a_model_that_keeps_keys_and_values_is_searched_without(family):
+    model = build(family, **FOUND[family])
+    expected = search.find(model)
+    model.config.use_cache = True
+    assert search.find(model) == search.confirm(model, expected) == expected
+    assert search.gives_attention(model, expected) and model.config.use_cache
 
 
 def test_as_many_heads_as_a_head_is_wide():
@@ -118,3 +135,100 @@ def test_the_search_leaves_the_model_as_it_was(make_tiny, monkeypatch):
     search.find(tiny.model)
     assert all(torch.equal(value, before[name]) for name, value in tiny.model.state_dict().items())
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in tiny.model.modules())
+
+
+CTRL = {"n_embd": 32, "dff": 64, "n_layer": 2, "n_head": 4, "n_positions": 52}  # its names are not guessed
+
+
+def described(**changes):
+    """CTRL's heads, as somebody who has read its code describes them."""
+    names = [f"transformer.h.{i}.multi_head_attention" for i in range(2)]
+    blocks = tuple(Block(n, f"{n}.Wq", f"{n}.Wk", f"{n}.Wv", f"{n}.dense", (i,)) for i, n in enumerate(names))
+    return HeadMap(**{"blocks": blocks, "heads": 4, "width": 8, "hidden": 32, **changes})
+
+
+def test_a_map_by_hand_is_confirmed_and_completed():
+    model = build("ctrl", **CTRL)
+    with pytest.raises(UserError, match="no module has children that look like"):
+        search.find(model)
+    found = search.confirm(model, described())
+    assert found.counts == {"num_heads": 1, "d_model_size": 8} and found.causal and found.returns == 2
+    assert replace(found, counts={}, causal=False) == described()
+
+
+def wrong(part, name):
+    first, *others = described().blocks
+    return (replace(first, **{part: name}), *others)
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"blocks": wrong("query", "transformer.h.0.q")}, "it has no module transformer.h.0.q"),
+        ({"blocks": wrong("query", "transformer.h.0.layernorm1")}, "is a LayerNorm, not a linear layer"),
+        ({"blocks": wrong("query", "transformer.h.1.multi_head_attention.Wq")}, "is given something else than"),
+        (
+            {"heads": 2, "width": 16, "key_width": 16},
+            "heads cannot be cut out of .* .RuntimeError: shape .* is invalid",
+        ),
+        ({"heads": 8, "width": 4, "key_width": 4}, "the query block of head 0 .* moves what heads .0, 1. give"),
+        ({"hidden": 64}, "gives 32 columns, not the 64 of `hidden`"),
+        ({"layer_names": ("transformer.h.0", "transformer.layers.1")}, "no module transformer.layers.1, which `layer_"),
+        ({"layer_names": ("transformer.h.0", "transformer.h.1")}, "no layers that return .* .ValueError"),
+    ],
+)
+def test_a_map_by_hand_that_is_wrong_is_refused(changes, reason):
+    with pytest.raises(UserError, match=f"^head_map in config.json does not hold: .*{reason}") as caught:
+        search.confirm(build("ctrl", **CTRL), described(**changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_layer_names_must_be_layers():
+    model = build("opt", **FOUND["opt"])
+    found = search.find(model)
+    layers = tuple(f"model.decoder.layers.{i}" for i in range(2))
+    assert search.confirm(model, replace(found, layer_names=layers)).layer_names == layers
+    for names, reason in (
+        (layers[::-1], "in their order: .*layers.1 does not hold .*layers.0"),
+        ([f"{n}.self_attn" for n in layers], "return"),
+    ):
+        with pytest.raises(UserError, match=f"`layer_names` are no layers.*{reason}"):
+            search.confirm(model, replace(found, layer_names=tuple(names)))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_layers_that_share_their_weights_pass_the_check(make_tiny, groups):
+    tiny = make_tiny("albert")
+    config = copy.deepcopy(tiny.model.config)
+    config.num_hidden_groups = groups
+    model = AutoModelForSequenceClassification.from_config(config).double().eval().requires_grad_(False)
+    known = heads.head_map(model)
+    assert [len(block.layers) for block in known.blocks] == [[3], [2, 1]][groups - 1]
+    found = search.check(model, known, search._row(model))
+    assert found.shape == known.shape and not found.causal
+    with pytest.raises(search.NotFound, match="the query block of head 0 .* moves what heads .0, 1. give, not .0."):
+        search.check(model, replace(known, heads=8, width=4, key_width=4), search._row(model))
+
+
+@pytest.mark.parametrize("family", [*FOUND, "ctrl"])
+def test_whether_attention_weights_are_given_is_known_beforehand(family):
+    """CTRL returns them third, after keys and values."""
+    model = build(family, **(CTRL if family == "ctrl" else FOUND[family]))
+    found = search.confirm(model, described()) if family == "ctrl" else search.find(model)
+    assert search.gives_attention(model, found) == (family != "ctrl")
+    assert (
+        model.config._attn_implementation
+        == build(family, **(FOUND | {"ctrl": CTRL})[family]).config._attn_implementation
+    )
+
+
+@pytest.mark.parametrize("family", ["opt", "roformer"])
+def test_a_layer_without_heads_still_has_a_matrix_where_others_are_asked_for_theirs(family, make_tiny):
+    """RoFormer's attention returns one thing, and two when it is asked for attention."""
+    tiny = make_tiny("roberta" if family == "opt" else "bert")
+    model = build(family, **FOUND[family], vocab_size=len(tiny.tokenizer))
+    found = search.find(model)
+    surgery.prune(model, found, [(0, head) for head in range(4)])
+    tiny.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    values = entropy.score(model, found, tiny.batches(3))
+    assert (values[0] == 0).all() and (values[1] > 0).all()

@@ -25,6 +25,24 @@ def changed(path, value):
     return config
 
 
+def test_what_needs_attention_weights_is_named():
+    """A hybrid needs them if a member does."""
+    config = copy.deepcopy(CONFIG) | {"compare": ["gnorm", "attribution", "hybrid"]}
+    config["scores"] = {"hybrid": {"of": {"magnitude": 1, "entropy": -1}}}
+    config["strategies"] |= {
+        "products": {"score": "taylor"},
+        "ranks": {"score": "hybrid"},
+        "weights": {"score": "hybrid", "settings": {"of": {"magnitude": 1, "fisher": 1}}},
+    }
+    named = settings.of_attention(settings.load(config, ROOT), ROOT)
+    assert set(named) == {
+        *("strategies.ae", "strategies.inverse_ae", "strategies.products", "strategies.ranks"),
+        *("attribution of compare", "hybrid of compare"),
+    }
+    config |= {"compare": ["gnorm"], "strategies": {"greedy_gnorm": {"score": "gnorm"}}}
+    assert settings.of_attention(settings.load(config, ROOT), ROOT) == []
+
+
 def test_defaults_are_filled_in():
     found = settings.load({"suite": "mini", "strategies": {"greedy_gnorm": {"score": "gnorm"}}}, ROOT)
     assert found["scores"]["entropy"] == {"epsilon": 1e-7, "variant": "C"}

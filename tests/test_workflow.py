@@ -82,6 +82,15 @@ def test_adding_a_strategy_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
     assert set(plan) <= {"prune_heads", "export_accuracy"} | AFTER_PRUNING
 
 
+def test_a_criterion_that_needs_attention_weights_trains_no_model_again(smoke, tmp_path, copy_of):
+    """Though they are asked for when a checkpoint is made."""
+    tree = copy_of(smoke, tmp_path)
+    edit_config(tree, strategies={"products": {"score": "taylor"}}, compare=["gnorm", "attribution"])
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 2 and plan["compare_criteria"] == 2
+    assert set(plan) <= {"prune_heads", "compare_criteria", "export_accuracy"} | AFTER_PRUNING
+
+
 def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
     """Strategies of neurons run beside those of heads and are compared with none of them."""
     tree = copy_of(smoke, tmp_path)

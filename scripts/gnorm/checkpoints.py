@@ -47,6 +47,13 @@ DECODERS = {
     "llama": ("intermediate_size", {}),
 }
 
+# What families call the rate of dropout: in layers, of attention, of what is put on top to classify.
+DROPOUTS = (
+    *("hidden_dropout_prob", "dropout", "resid_pdrop", "embd_pdrop"),
+    *("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop"),
+    *("classifier_dropout", "classifier_dropout_prob", "seq_classif_dropout"),
+)
+
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
 
 
@@ -60,32 +67,80 @@ def load(
     folder: str | Path, attention: str = "sdpa", on: torch.device | str | None = None
 ) -> tuple[nn.Module, PreTrainedTokenizerBase]:
     """A frozen model in evaluation mode, on the device there is unless told otherwise, and its tokenizer."""
-    if not Path(folder, "config.json").exists():
-        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        auto = CLASSES[task_of(config)]
-        kind = auto._model_mapping.get(type(config), None)
-        if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
-            attention = "eager"
-        model = auto.from_pretrained(
-            folder, attn_implementation=attention, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # a damaged file raises whatever its reader makes of it
-        raise UserError(_unreadable(Path(folder), error)) from error
+    config = _configuration(folder)
+    auto = CLASSES[task_of(config)]
+    kind = auto._model_mapping.get(type(config), None)
+    if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
+        attention = "eager"
+    model, new = _from_folder(auto, folder, attn_implementation=attention)
+    if new:
+        raise UserError(_incomplete(folder, config, new))
     tokenizer = load_tokenizer(folder)
     fit(model, tokenizer, str(folder))
     return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
 
 
+def _configuration(folder: str | Path) -> PretrainedConfig:
+    if not Path(folder, "config.json").exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # a damaged file raises whatever its reader makes of it
+        raise UserError(_unreadable(Path(folder), error)) from error
+
+
+def _from_folder(auto: type, folder: str | Path, **options) -> tuple[nn.Module, list[str]]:
+    """A saved model, and the names of its weights that the folder lacks or has in another shape: they are random.
+
+    What is tied to a weight that is there counts as being there.
+    """
+    try:
+        model, found = auto.from_pretrained(
+            folder,
+            ignore_mismatched_sizes=True,  # or the error would not name the weight
+            output_loading_info=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            **options,
+        )
+    except Exception as error:  # a damaged file raises whatever its reader makes of it
+        raise UserError(_unreadable(Path(folder), error)) from error
+    lacking = {*found["missing_keys"], *found["mismatched_keys"]}
+    return model, [name for name, _ in model.named_parameters() if name in lacking]
+
+
+def _incomplete(folder: str | Path, config: PretrainedConfig, new: list[str]) -> str:
+    """Why a checkpoint is not taken with random weights in place of those it does not have."""
+    kind = f" (saved as {config.architectures[0]})" if config.architectures else ""
+    remedy = "take a checkpoint that has them"
+    if task_of(config) == "classification":
+        remedy = "take a checkpoint fine-tuned for classification, or train them with `source: finetune`"
+    return f"{folder} has no weights of the right shape for {_listed(new)}{kind}: {remedy}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
 def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the model") -> None:
-    """Make a tokenizer give what the model takes, in length, inputs and padding."""
+    """Make a tokenizer give what the model takes, and let the model keep no keys and values."""
+    agree(model, tokenizer, where, any_padding=task_of(model) == "language_model")
+    if getattr(model.config, "use_cache", False):  # they are for generating text
+        model.config.use_cache = False
+
+
+def agree(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str, any_padding: bool) -> None:
+    """Make a tokenizer give what the model takes, in length, inputs and padding.
+
+    `any_padding` says that any token will do where none is named: a language model neither reads nor predicts
+    padding, and a classifier that is yet to be trained learns with whatever it is.
+    """
     tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
     taken = inspect.signature(model.forward).parameters
     tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name in taken]
     if tokenizer.pad_token_id is None:
-        if model.config.pad_token_id is None and task_of(model) == "language_model":
-            model.config.pad_token_id = tokenizer.eos_token_id or 0  # any token: padding is neither read nor predicted
+        if model.config.pad_token_id is None and any_padding:
+            model.config.pad_token_id = tokenizer.eos_token_id or 0
         if model.config.pad_token_id is None:
             raise UserError(
                 f"{where} has no padding token: set `pad_token` of its tokenizer and `pad_token_id` of its "
@@ -94,8 +149,6 @@ def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the 
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
     # A decoder classifies by the last token that is not this one.
     model.config.pad_token_id = tokenizer.pad_token_id
-    if getattr(model.config, "use_cache", False):  # keys and values are for generating text
-        model.config.use_cache = False
 
 
 def load_plain(folder: str | Path) -> nn.Module:
@@ -233,29 +286,29 @@ def finetune(
     seed: int,
     state: State | None = None,
 ) -> nn.Module:
-    """The pretrained encoder of the suite entry with a new classification head, all of it trained on `rows`."""
+    """The pretrained model of the suite entry with a new classification head, all of it trained on `rows`."""
     _seeded(seed)
     folder = entry["from"]["path"]
-    if not Path(folder, "config.json").exists():
-        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
-    model, loaded = AutoModelForSequenceClassification.from_pretrained(
+    config = _configuration(folder)
+    model, new = _from_folder(  # a head for other classes than these is replaced too
+        AutoModelForSequenceClassification,
         folder,
         **_labels(classes),
-        hidden_dropout_prob=entry["dropout"],
-        attention_probs_dropout_prob=entry["dropout"],
-        **dict.fromkeys(_head_dropout(folder), entry["dropout"]),
-        ignore_mismatched_sizes=True,  # a head for other classes than these is replaced too
-        output_loading_info=True,
-        local_files_only=True,
-        trust_remote_code=False,
+        **{name: entry["dropout"] for name in DROPOUTS if hasattr(config, name)},
     )
-    new = [*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])]
-    if lost := [name for name in new if name.startswith(f"{model.base_model_prefix}.encoder.")]:
+    if lost := [name for name in new if name.startswith(_body(model))]:
         raise UserError(
-            f"{folder} has no weights for {lost[0]} and {len(lost) - 1} more: it is not a pretrained encoder"
+            f"{folder} has no weights of the right shape for {_listed(lost)}: it is not a pretrained encoder or decoder"
         )
+    agree(model, tokenizer, folder, any_padding=True)
     log.info("new weights: %s", ", ".join(new))
     return _fit(model, entry, tokenizer, rows, seed, state)
+
+
+def _body(model: nn.Module) -> tuple[str, ...]:
+    """How the names of weights begin that only pretraining gives: those of the embedding and of the layers."""
+    words = model.get_input_embeddings()
+    return tuple(f"{name}." for name, m in model.named_modules() if m is words or isinstance(m, nn.ModuleList))
 
 
 def _seeded(seed: int) -> None:
@@ -265,12 +318,6 @@ def _seeded(seed: int) -> None:
 
 def _labels(classes: Sequence[str]) -> dict:
     return {"id2label": dict(enumerate(classes)), "label2id": {name: i for i, name in enumerate(classes)}}
-
-
-def _head_dropout(folder: str | Path) -> list[str]:
-    """What a family calls the dropout of its classification head."""
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    return [name for name in ("classifier_dropout", "classifier_dropout_prob") if hasattr(config, name)]
 
 
 def _fit(
@@ -323,7 +370,8 @@ def _fit(
         if step < past:
             continue
         chosen = order[first : first + size]
-        inputs = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(model.device)
+        inputs = tokenizer.pad([encoded[i] for i in chosen], padding_side="right", return_tensors="pt")
+        inputs = inputs.to(model.device)
         wanted = labels([rows[i] for i in chosen], inputs).to(model.device)
         logits = model(**inputs).logits
         loss = nn.functional.cross_entropy(logits.flatten(0, -2), wanted.flatten(), ignore_index=NO_CLASS)

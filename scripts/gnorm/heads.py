@@ -300,7 +300,7 @@ LAYOUTS = {
 def head_map(model: nn.Module) -> HeadMap:
     """The slots of a HuggingFace model, with or without a head on top.
 
-    They are what its configuration says if a search has found them before (`keep`), or what its family has.
+    They are what its configuration says (`keep`: found by a search, or given with the model), or what its family has.
     `prune_by` in its configuration says what a slot is where query heads share K and V: `group` (default)
     or `query`.
     """
@@ -354,8 +354,12 @@ def keep(model: nn.Module, heads: HeadMap) -> None:
 
 
 def _stored(values: dict) -> HeadMap:
-    blocks = tuple(Block(**{**block, "layers": tuple(block["layers"])}) for block in values["blocks"])
-    return HeadMap(**{**values, "blocks": blocks, "layer_names": tuple(values["layer_names"])})
+    try:
+        blocks = tuple(Block(**{**block, "layers": tuple(block["layers"])}) for block in values["blocks"])
+        return HeadMap(**{**values, "blocks": blocks, "layer_names": tuple(values.get("layer_names", ()))})
+    except (AttributeError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"head_map in config.json is no HeadMap ({reason}): write it with heads.keep") from error
 
 
 def prune_by(model: nn.Module) -> str:

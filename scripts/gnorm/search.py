@@ -1,4 +1,4 @@
-"""The heads of an architecture that nobody has described: guessed by name and shape, used only if it is true.
+"""The heads of an architecture that is not known: guessed by name and shape, or described, and used only if true.
 
 Guessing is easy and often wrong: Q, K and V may be interleaved in one projection, or a layer may run
 twice. So every guess is run. Each head that is tried must answer to its own blocks of W_Q, W_K and W_V and
@@ -8,6 +8,7 @@ to no other's, its gate must do what zeroing its columns of W_O does, and cuttin
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from gnorm import UserError, surgery
-from gnorm.heads import PARTS, Block, HeadMap, prune_by, slots_of
+from gnorm.evaluate import reused
+from gnorm.heads import PARTS, Block, HeadMap, eager, prune_by, slots_of
 from gnorm.logs import log
 
 NAMES = {
@@ -34,7 +36,8 @@ WIDTHS = r"((?!all_)\w+_)?head_(dim|size|width)|(dim|size|width)_(per_)?head|d_h
 TRIED = 6  # heads of a layer, and layers, at most
 HELP = (
     "describe it in a HeadMap: of each layer the names of its attention module and of its projections of Q, K, V "
-    "and O, the number of heads and their width (docs/own-model.md)"
+    "and O, the number of heads and their width; heads.keep(model, heads) and model.save_pretrained(folder) give it to "
+    "the workflow (docs/own-model.md)"
 )
 
 
@@ -44,15 +47,49 @@ def find(model: nn.Module) -> HeadMap:
     try:
         if getattr(model.config, "is_encoder_decoder", False):
             raise NotFound("it has an encoder and a decoder")
-        guess = _guess(model)
-        ids = torch.randint(model.config.vocab_size, (1, 9), generator=torch.Generator().manual_seed(0))
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        heads = check(model, guess, {name: value.to(model.device) for name, value in inputs.items()})
+        heads = check(model, _guess(model), _row(model))
     except NotFound as error:
         raise UserError(f"no head map for model type {kind!r}, and a search found none: {error}; {HELP}") from error
     rows, count = heads.shape
     log.info("model type %s: %d x %d heads of width %d, found by search and checked", kind, rows, count, heads.width)
     return heads
+
+
+def confirm(model: nn.Module, heads: HeadMap) -> HeadMap:
+    """The checked map of a HuggingFace model that came with one; a `UserError` says what does not hold."""
+    try:
+        heads = check(model, heads, _row(model))
+    except NotFound as error:
+        raise UserError(
+            f"head_map in config.json does not hold: {error}; correct it and save the model again, or remove it there"
+        ) from error
+    log.info("%d x %d heads of width %d, as config.json has them, checked", *heads.shape, heads.width)
+    return heads
+
+
+def gives_attention(model: nn.Module, heads: HeadMap) -> bool:
+    """Whether every attention module returns its matrices second when asked for them, as criteria read them."""
+    inputs, found = _row(model), []
+    size = (1, heads.heads * heads.queries, *2 * inputs["input_ids"].shape[1:])
+
+    def look(_module, _args, output):
+        matrix = output[1] if isinstance(output, tuple) and len(output) > 1 else None
+        found.append(isinstance(matrix, torch.Tensor) and matrix.shape == size)
+
+    handles = [model.get_submodule(block.attention).register_forward_hook(look) for block in heads.blocks]
+    try:
+        with eager(model):
+            _logits(model, inputs | {"output_attentions": True})
+    finally:
+        for handle in handles:
+            handle.remove()
+    return all(found)
+
+
+def _row(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Some tokens to run a model on."""
+    ids = torch.randint(model.config.vocab_size, (1, 9), generator=torch.Generator().manual_seed(0)).to(model.device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 class NotFound(Exception):
@@ -138,15 +175,17 @@ def check(model: nn.Module, heads: HeadMap, inputs: dict[str, torch.Tensor]) -> 
 
     `inputs` are a row of several tokens, without padding.
     """
+    _check_names(model, heads)
     try:
         runs = _watched(model, [block.output for block in heads.blocks], inputs)
     except Exception as error:
-        raise NotFound(f"it does not run on token ids alone ({type(error).__name__}: {error})") from error
+        raise NotFound(f"it does not run on token ids alone ({_line(error)})") from error
     for row, of_row in enumerate(runs):
         if len(of_row) != len(heads.blocks[row].layers):
             raise NotFound(f"{heads.blocks[row].output} runs {len(of_row)} times, not {len(heads.blocks[row].layers)}")
         if of_row[0].shape[-1] != heads.heads * heads.width:
             raise NotFound(f"{heads.blocks[row].output} takes {of_row[0].shape[-1]} columns, not those of the heads")
+    _check_layers(model, heads, inputs)
     _check_inputs(model, heads, inputs)
     rows, slots = _spaced(len(heads.blocks)), _spaced(heads.heads)
     for row in rows:
@@ -162,9 +201,23 @@ def _spaced(count: int) -> list[int]:
 
 
 def _logits(model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    with torch.no_grad():
+    with torch.no_grad(), _uncached(model):
         output = model(**inputs)
     return output.logits if hasattr(output, "logits") else output[0]
+
+
+@contextmanager
+def _uncached(model: nn.Module) -> Iterator[None]:
+    """Without keys and values for a next token: a layer that lost all its heads has none."""
+    config = getattr(model, "config", None)
+    before = getattr(config, "use_cache", False)
+    if before:
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        if before:
+            config.use_cache = before
 
 
 def _watched(model: nn.Module, names: list[str], inputs: dict[str, torch.Tensor]) -> list[list[torch.Tensor]]:
@@ -206,6 +259,46 @@ def _scaled(model: nn.Module, heads: HeadMap, row: int, part: str, slot: int, fa
             view.copy_(old)
 
 
+def _check_names(model, heads: HeadMap) -> None:
+    modules = dict(model.named_modules())
+    for block in heads.blocks:
+        for name in (block.attention, *block.projections, block.output):
+            if name not in modules:
+                raise NotFound(f"it has no module {name}")
+        for name in (*block.projections, block.output):
+            if not isinstance(modules[name], (nn.Linear, Conv1D)):
+                raise NotFound(f"{name} is a {type(modules[name]).__name__}, not a linear layer")
+        if (columns := _columns(modules[block.output])) != heads.hidden:
+            raise NotFound(f"{block.output} gives {columns} columns, not the {heads.hidden} of `hidden`")
+    if wrong := [name for name in heads.layer_names if name not in modules]:
+        raise NotFound(f"it has no module {wrong[0]}, which `layer_names` lists")
+
+
+def _check_layers(model, heads: HeadMap, inputs) -> None:
+    """Evaluation puts what layers gave before in their place, where each layer has weights of its own."""
+    if len(heads.layer_names) != heads.layers:
+        return
+    for block in heads.blocks:
+        layer = heads.layer_names[block.layers[0]]
+        if not block.output.startswith(f"{layer}."):
+            raise NotFound(f"`layer_names` are no layers in their order: {layer} does not hold {block.output}")
+    stored: dict[int, torch.Tensor] = {}
+    inner = range(heads.layers - 1)
+    with reused(model, heads, stored, inner):
+        expected = _logits(model, inputs)
+    try:
+        with reused(model, heads, stored, inner):
+            again = _logits(model, inputs)
+    except Exception as error:
+        raise NotFound(f"`layer_names` are no layers that return (hidden states, ...) ({_line(error)})") from error
+    if not _same(again, expected):
+        raise NotFound("`layer_names` are no layers: what they gave before, put in their place, gives other outputs")
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def _check_inputs(model, heads: HeadMap, inputs) -> None:
     """Gradient scores take the inputs of Q, K and V for the same."""
     for block in heads.blocks:
@@ -219,14 +312,17 @@ def _check_inputs(model, heads: HeadMap, inputs) -> None:
 
 
 def _check_own_blocks(model, heads: HeadMap, inputs, runs, row: int, slot: int) -> None:
-    """Blocks of Q, K and V move the columns of their own head, those of all its users where shared, and no others."""
+    """Blocks of Q, K and V move the columns of their own head, those of all its users where shared, and no others.
+
+    Where layers share the block, in the first of them: the later ones are given something else then.
+    """
     users = range(slot - slot % heads.share, slot - slot % heads.share + heads.share)
-    before = torch.cat(runs[row], dim=1)
+    before = runs[row][0]
     scale = before.abs().max()
     where = f"head {slot} of {heads.blocks[row].attention}"
     for part, factor in (("query", -1.0), ("key", -1.0), ("value", 0.0)):
         with _scaled(model, heads, row, part, slot, factor):
-            after = torch.cat(_watched(model, [heads.blocks[row].output], inputs)[0], dim=1)
+            after = _watched(model, [heads.blocks[row].output], inputs)[0][0]
         change = (after - before).abs().amax((0, 1)).view(heads.heads, heads.width).amax(1)
         moved = {int(i) for i in (change > 1e-5 * scale).nonzero().flatten()}
         wanted = {slot} if part == "query" else set(users)
@@ -255,32 +351,38 @@ def _is_causal(model, heads: HeadMap, inputs, runs) -> bool:
     """Whether what the first token is given is the same whatever the last one is."""
     ids = inputs["input_ids"].clone()
     ids[:, -1] = torch.where(ids[:, -1] == ids.max(), ids.min(), ids.max())
-    ((other,),) = _watched(model, [heads.blocks[0].output], {**inputs, "input_ids": ids})
+    ((other, *_),) = _watched(model, [heads.blocks[0].output], {**inputs, "input_ids": ids})
     return bool(torch.equal(other[:, 0], runs[0][0][:, 0]))
 
 
 def _structural(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> HeadMap:
-    """The map with what the attention module must be told, found by trying.
+    """The map with what the attention module must be told: what it says already, or found by trying.
 
     Attributes that equal the number of heads or of columns may have to shrink with them, or may mean
     something else.
     """
     attention = model.get_submodule(heads.blocks[0].attention)
     other = re.compile("|".join((*REPEATS, WIDTHS)))
-    numbers = {n: v for n, v in vars(attention).items() if type(v) is int and v > 1 and not other.fullmatch(n)}
+    known = {n: v for n, v in vars(attention).items() if type(v) is int and v > 1 and not other.fullmatch(n)}
     heads_there, columns = heads.heads * heads.queries, heads.heads * heads.width
     keys = heads.heads // heads.share
-    counts = {n: heads.queries for n, v in numbers.items() if v == heads_there}
+    counts = {n: heads.queries for n, v in known.items() if v == heads_there}
     if heads.share == 1:
-        counts |= {n: 1 for n, v in numbers.items() if v == keys and n not in counts}
-    sizes = {n: heads.width for n, v in numbers.items() if v == columns}
+        counts |= {n: 1 for n, v in known.items() if v == keys and n not in counts}
+    sizes = {n: heads.width for n, v in known.items() if v == columns}
     cases = [[slot] for slot in (slots[0], slots[-1])]
     cases += [[(slots[-1][0], head) for head in range(heads.heads)], slots]
-    for guess in (counts | sizes, counts, sizes, {}):
-        trial = replace(heads, counts=guess, returns=_returned(model, attention, inputs))
-        if all(_cuts_well(model, trial, inputs, case) for case in cases):
+    guesses = [*([dict(heads.counts)] if heads.counts else []), counts | sizes, counts, sizes, {}]
+    returned = _returned(model, attention, inputs)
+    numbers = (2, 1) if returned == 1 else (returned,)  # one thing may become two when attention is asked for
+    reasons = []
+    for guess, number in itertools.product(guesses, numbers):
+        trial = replace(heads, counts=guess, returns=number)
+        reason = next(filter(None, (_miscut(model, trial, inputs, case) for case in cases)), None)
+        if reason is None:
             return trial
-    raise NotFound(f"heads cannot be cut out of {heads.blocks[0].attention} with the same outputs")
+        reasons.append(reason)  # the first is of the likeliest guess
+    raise NotFound(f"heads cannot be cut out of {heads.blocks[0].attention} with the same outputs ({reasons[0]})")
 
 
 def _returned(model, attention: nn.Module, inputs) -> int:
@@ -294,12 +396,14 @@ def _returned(model, attention: nn.Module, inputs) -> int:
     return seen[0]
 
 
-def _cuts_well(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> bool:
+def _miscut(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> str | None:
+    """What goes wrong where slots are cut out; None if nothing does."""
     with surgery.gated(model, heads, slots):
         expected = _logits(model, inputs)
     cut = copy.deepcopy(model)
-    surgery.prune(cut, heads, slots)
     try:
-        return _same(_logits(cut, inputs), expected)
-    except Exception:  # whatever this model makes of tensors that do not fit each other
-        return False
+        surgery.prune(cut, heads, slots)
+        found = _logits(cut, inputs)
+    except Exception as error:  # whatever this model makes of tensors that do not fit each other
+        return _line(error)
+    return None if _same(found, expected) else f"without {slots} they are {(found - expected).abs().max():.2g} apart"

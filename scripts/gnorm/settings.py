@@ -318,6 +318,15 @@ def _compared(config: dict, of_suite: dict[str, dict], root: Path, suite: str) -
     return found
 
 
+def of_attention(config: dict, root: Path) -> list[str]:
+    """What of a loaded configuration reads attention matrices, which not every model gives."""
+    folder = root / "scripts" / "gnorm" / "scores"
+    read = {s for s in _modules(root, "scores") if imports.constant(folder / f"{s}.py", "NEEDS_ATTENTION", False)}
+    scored = [(f"strategies.{name}", entry["score"], entry["settings"]) for name, entry in config["strategies"].items()]
+    scored += [(f"{name} of compare", name, settings) for name, settings in config["compare"].items()]
+    return [where for where, score, settings in scored if read & {score, *settings.get("members", {})}]
+
+
 def check(value: Any, schema: dict, where: str) -> Any:
     """`value` with the schema's defaults; the first mistake is raised as one line."""
     try:

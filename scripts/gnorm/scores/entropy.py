@@ -26,6 +26,7 @@ from gnorm.numbers import check_slots
 
 PRUNE = "highest"  # a head that attends evenly everywhere tells the least
 PASSES = ("1", "0")
+NEEDS_ATTENTION = True
 VARIANTS = ("A", "B", "C")
 
 
