@@ -297,6 +297,20 @@ def test_equal_scores_share_their_rank():
     assert hybrid.rank(values).tolist() == rankdata(values.numpy()).tolist() == [4, 1, 4, 2, 4]
 
 
+@pytest.mark.parametrize("count,different", [(0, 1), (1, 1), (7, 1), (50, 5), (300, 300), (301, 40)])
+def test_ranks_equal_those_counted_one_by_one(count, different):
+    """How many are lower, and half of those that are equal; -0.0 equals 0.0."""
+    drawn = torch.randint(different, (count,), generator=torch.Generator().manual_seed(count)).double()
+    values = torch.where(torch.arange(count) % 3 == 0, -drawn, drawn) / 7
+    expected = [sum(b < a for b in values) + (sum(b == a for b in values) + 1) / 2 for a in values]
+    assert hybrid.rank(values).dtype == torch.float64 and hybrid.rank(values).tolist() == expected
+
+
+def test_ranks_of_many_slots_take_little_memory():
+    """Neurons one by one are so many: all pairs of them would take terabytes."""
+    assert hybrid.rank(torch.arange(10**6).flip(0))[[0, -1]].tolist() == [10**6, 1]
+
+
 ALL = ["gnorm", "gradient", "mask_gradient", "fisher", "taylor", "magnitude", "entropy", "leave_one_out", "random"]
 ALL += ["shapley", "attribution", "hybrid", "hard_concrete"]
 SETTINGS = {

@@ -16,6 +16,7 @@ from gnorm.accounting import count
 from gnorm.evaluate import Evaluation
 from gnorm.gates import Gates
 from gnorm.neurons import neuron_map, pruned_neurons
+from gnorm.numbers import NotFinite
 from gnorm.scores import fisher, hard_concrete, leave_one_out, magnitude, mask_gradient, shapley
 from gnorm.trajectory import follow
 
@@ -204,6 +205,20 @@ def test_the_cost_is_what_is_run(make_tiny, name, monkeypatch):
     calls = counted(monkeypatch, tiny.model)
     scores.load(name).score(tiny.model, neurons, tiny.batches(4, tokens=10_000), **settings)
     assert (calls["forward"], calls["backward"]) == passes.cost_of_all(tiny.model, neurons, {name: settings})
+
+
+@pytest.mark.parametrize("name", ["mask_gradient", "leave_one_out", "shapley", "hard_concrete"])
+def test_a_score_that_is_not_finite_names_the_neurons(make_tiny, name, monkeypatch):
+    tiny, criterion = make_tiny("bert"), scores.load(name)
+    neurons, nan = neuron_map(tiny.model, GROUP), torch.full((3, GROUPS), float("nan"), dtype=torch.float64)
+    if name == "mask_gradient":
+        monkeypatch.setattr(criterion, "by_layer", lambda mean, normalize: nan)
+    elif name == "hard_concrete":
+        monkeypatch.setattr(criterion, "mean_loss", lambda *_: (0.0, nan))
+    else:
+        monkeypatch.setattr(criterion.Ablation, "losses", lambda self, _: nan[0, :1].expand(len(self.batch.labels)))
+    with pytest.raises(NotFinite, match=f"the score {name} of layer 0, neuron group 0 is nan"):
+        criterion.score(tiny.model, neurons, tiny.batches(2))
 
 
 @pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "llama"])

@@ -106,7 +106,7 @@ def read(
     found = {}
     for (objective, precision), group in passes.items():
         means = _means(model, heads, batches, objective, precision, group, seen)
-        found |= {name: finite(group[name].finish(mean), name) for name, mean in means.items()}
+        found |= {name: finite(group[name].finish(mean), name, heads) for name, mean in means.items()}
     return {name: found[name] for name in readings}
 
 
@@ -260,6 +260,6 @@ def need_classes(rows: float) -> None:
         )
 
 
-def finite(score: torch.Tensor, name: str) -> torch.Tensor:
-    check_slots(score, f"the score {name}")
+def finite(score: torch.Tensor, name: str, heads: SlotMap) -> torch.Tensor:
+    check_slots(score, f"the score {name}", unit=heads.unit)
     return score

@@ -38,7 +38,7 @@ def score(
         total += torch.einsum("b,blh->lh", weights, found)
         rows += weights.sum().item()
     need_classes(rows)
-    return finite(heads.to_slots(total / rows), "attribution")
+    return finite(heads.to_slots(total / rows), "attribution", heads)
 
 
 def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objective: str) -> torch.Tensor:
