@@ -244,6 +244,16 @@ MISTAKES = [
     ("strategies.Ae", {"score": "entropy"}, "strategies.Ae: its file names would be those of 'ae'"),
     ("tables", ["Areas"], "tables: there is no table 'Areas'; did you mean 'areas'?"),
     ("strategies.new", {"score": "gnorm", "trials": 3}, "`trials` goes with `score: random`"),
+    (
+        "strategies.random",
+        {"score": "random", "trials": 3, "prune": "lowest"},
+        "strategies.random.prune: a random order has no scores to choose by; leave `prune` out",
+    ),
+    (
+        "strategies.new",
+        {"score": "random", "trials": 3, "rescore": "never"},
+        "strategies.new.rescore: a random order has no scores to choose by; leave `rescore` out",
+    ),
     ("strategies.new", {"score": "gnorm", "settings": {"objectiv": 1}}, "did you mean 'objective'?"),
     ("strategies.a/b", {"score": "gnorm"}, "'a/b'"),
     ("strategies", {}, "strategies: must not be empty"),

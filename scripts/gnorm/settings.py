@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 def load(config: dict, root: Path) -> dict:
     """The configuration with its suite under `models`, defaults filled in; raises `UserError`."""
-    config = check(config, _schema(root, "config"), "config.yaml")
+    given, config = config, check(config, _schema(root, "config"), "config.yaml")
     if config["suite"] in ("published", "bench"):
         raise UserError(f"config.yaml: suite: {config['suite']!r} names a folder of its own; rename the suite's file")
     available = sorted(p.stem for p in (root / "suites").glob("*.yaml"))
@@ -63,7 +63,7 @@ def load(config: dict, root: Path) -> dict:
         _check_counts(entry, suite, config, f"{name}: models.{model}")
         _check_paths(entry, f"{name}: models.{model}")
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
-    _check_strategies(config, root)
+    _check_strategies(config, given["strategies"], root)
     for model, entry in suite["models"].items():
         _check_groups(config["strategies"], entry, f"{name}: models.{model}")
     config["compare"] = _compared(config, root)
@@ -206,7 +206,8 @@ def _with_batch_rows(strategy: dict, rows: int) -> dict:
     return strategy | {"settings": strategy["settings"] | {"batch_rows": rows}}
 
 
-def _check_strategies(config: dict, root: Path) -> None:
+def _check_strategies(config: dict, given: dict, root: Path) -> None:
+    """Strategies with their defaults make sense, and so does what was `given` of them."""
     scores = _modules(root, "scores")
     for name, strategy in config["strategies"].items():
         where = f"config.yaml: strategies.{name}"
@@ -216,6 +217,9 @@ def _check_strategies(config: dict, root: Path) -> None:
             raise UserError(f"{where}: results have a folder of that name; choose another")
         if (strategy["score"] == "random") != ("trials" in strategy):
             raise UserError(f"{where}: `trials` goes with `score: random`, and `score: random` with `trials`")
+        for key in ("prune", "rescore") if strategy["score"] == "random" else ():
+            if key in given[name]:
+                raise UserError(f"{where}.{key}: a random order has no scores to choose by; leave `{key}` out")
         own = _schema(root, "config")["properties"]["scores"]["properties"].get(strategy["score"])
         if strategy["settings"]:
             if own is None:
