@@ -14,7 +14,7 @@ import pandas as pd
 import prune_heads
 import pytest
 import torch
-from conftest import OTHERS
+from conftest import FAMILIES, OTHERS
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from gnorm import UserError, batches, checkpoints, pruned, surgery
@@ -29,14 +29,26 @@ from gnorm.trajectory import follow
 EPSILON = 1e-7
 
 
-@pytest.fixture(params=[*OTHERS, "llama by query head", "qwen2 by group"])
-def other(request, make_tiny):
-    family, _, unit = request.param.partition(" by ")
+ALL = [*OTHERS, "llama by query head", "qwen2 by group"]
+
+
+def build(name, make_tiny):
+    family, _, unit = name.partition(" by ")
     made = make_tiny(family)
     if unit:
         made.model.config.prune_by = unit.removesuffix(" head")
         made.heads = head_map(made.model)
     return made
+
+
+@pytest.fixture(params=ALL)
+def other(request, make_tiny):
+    return build(request.param, make_tiny)
+
+
+@pytest.fixture(params=[*FAMILIES, *ALL])
+def any_family(request, make_tiny):
+    return build(request.param, make_tiny)
 
 
 def logits(model, batch):
@@ -201,33 +213,77 @@ def test_weights_by_slot_are_what_pruning_removes(other):
     assert (logits(other.model, batch) - expected).abs().max() < 1e-12
 
 
-def test_gates(other):
-    (batch,) = other.batches(4, tokens=10_000)
-    untouched = logits(other.model, batch)
-    last = (2, other.heads.heads - 1)
-    with Gates(other.model, other.heads) as gates:
-        assert torch.equal(logits(other.model, batch), untouched)
+def test_gates(any_family):
+    model, heads = any_family.model, any_family.heads
+    (batch,) = any_family.batches(4, tokens=10_000)
+    untouched, scaled = logits(model, batch), copy.deepcopy(model)
+    last = (heads.shape[0] - 1, heads.heads - 1)
+    for (row, head), value in (((0, 0), 0.25), (last, 0.0)):
+        heads.of_slots(scaled, row, "output")[head] *= value
+    with Gates(model, heads) as gates:
+        assert torch.equal(logits(model, batch), untouched)
         gates[0, 0], gates[last] = 0.25, 0
-        weakened = logits(other.model, batch)
-        scaled = copy.deepcopy(other.model)
-        for (row, head), value in (((0, 0), 0.25), (last, 0.0)):
-            scaled.get_submodule(other.heads.blocks[row].output)._forward_pre_hooks.clear()
-            other.heads.of_slots(scaled, row, "output")[head] *= value
-        scaled.get_submodule(other.heads.blocks[1].output)._forward_pre_hooks.clear()
+        weakened = logits(model, batch)
+        assert (weakened - untouched).abs().max() > 1e-6
         assert (weakened - logits(scaled, batch)).abs().max() < 1e-12
         assert gates.closed == [last] and gates[0, 0] == 0.25
         gates.open()
-        assert torch.equal(logits(other.model, batch), untouched)  # to the last bit
+        assert torch.equal(logits(model, batch), untouched)  # to the last bit
         gates[0, 0] = 0.25
         gates.close([last])
         assert surgery.remove_closed(gates) == [last]
-        assert (logits(other.model, batch) - weakened).abs().max() < 1e-12
+        assert (logits(model, batch) - weakened).abs().max() < 1e-12
         assert gates.closed == []
         for value in (-0.1, 1.5, float("nan")):
             with pytest.raises(ValueError, match="from 0 to 1"):
                 gates[0, 0] = value
-    with torch.no_grad():
-        assert not torch.equal(other.model(**batch.inputs).logits, weakened)  # gates are gone, the pruned head stays so
+    assert not torch.equal(logits(model, batch), weakened)  # gates are gone, the pruned head stays so
+
+
+def test_gates_stay_when_heads_are_pruned(any_family):
+    """Whoever prunes, and whether the layer is one that loses a head; they go when they are told to."""
+    model, heads = any_family.model, any_family.heads
+    (batch,) = any_family.batches(4, tokens=10_000)
+    slots = [(0, 1), *cases(heads)[2][1:]] if heads.shape[0] > 1 else [(0, 1), (0, 2)]
+    plain = copy.deepcopy(model)
+    surgery.prune(plain, heads, slots)
+    with Gates(model, heads) as gates:
+        gates[0, 0], gates[heads.shape[0] - 1, heads.heads - 1] = 0.5, 0.25
+        gates.close(slots)
+        expected = logits(model, batch)
+        surgery.prune(model, heads, slots)
+        assert (logits(model, batch) - expected).abs().max() < 1e-12
+        assert (logits(plain, batch) - expected).abs().max() > 1e-6
+        gates.open()
+        assert torch.equal(logits(model, batch), logits(plain, batch))
+        gates[0, 0] = 0
+        assert not torch.equal(logits(model, batch), logits(plain, batch))
+    assert torch.equal(logits(model, batch), logits(plain, batch))
+
+
+def test_whatever_watches_a_module_still_does_when_heads_are_pruned(any_family):
+    model, block, calls = any_family.model, any_family.heads.blocks[0], []
+    watched = projection(model, block.query), model.get_submodule(block.output)
+    handles = [
+        handle
+        for module in watched
+        for handle in (
+            module.register_forward_pre_hook(lambda *_: calls.append("before")),
+            module.register_forward_hook(lambda *_, **__: calls.append("after"), with_kwargs=True),
+        )
+    ]
+    (batch,) = any_family.batches(2, tokens=10_000)
+    logits(model, batch)
+    expected = calls.copy()
+    surgery.prune(model, any_family.heads, [(0, 1)])
+    calls.clear()
+    logits(model, batch)
+    assert calls == expected and {"before", "after"} == set(calls)
+    for handle in handles:
+        handle.remove()
+    calls.clear()
+    logits(model, batch)
+    assert not calls
 
 
 def test_batches_leave_out_what_the_model_does_not_take(other):
