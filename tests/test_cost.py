@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from gnorm import cost, paper, settings
+from gnorm import cost, paper, scores, settings
 
 
 def load(suite, **changes):
@@ -110,11 +110,11 @@ def test_the_benchmarks_own_files_can_calibrate(tmp_path):
 
 
 def test_a_score_costs_as_many_passes_as_it_says():
-    scores = {"shapley": {"permutations": 5}, "attribution": {"steps": 2, "objective": "logit_norm"}}
+    settings_of = {"shapley": {"permutations": 5}, "attribution": {"steps": 2, "objective": "logit_norm"}}
     names = ("magnitude", "fisher", "leave_one_out", "shapley", "attribution", "both")
     strategies = {name: {"score": name, "rescore": "never"} for name in names if name != "both"}
     strategies["both"] = {"score": "hybrid", "rescore": "never", "settings": {"of": {"fisher": 1, "gnorm": 1}}}
-    suite = load("paper", scores=scores, strategies=strategies, solutions={"strategy": "fisher"})
+    suite = load("paper", scores=settings_of, strategies=strategies, solutions={"strategy": "fisher"})
     seconds = {name: suite.prune_heads("BERT", name, 1, False) for name in names}
     score = {name: value - seconds["magnitude"] for name, value in seconds.items()}
     rows = suite.settings["models"]["BERT"]["rows"]["calibration"]
@@ -124,6 +124,42 @@ def test_a_score_costs_as_many_passes_as_it_says():
     assert score["shapley"] == pytest.approx((2 + 5 * 143) * forward)
     assert score["attribution"] == pytest.approx(24 * both_ways)
     assert score["both"] == pytest.approx(2 * both_ways)  # at most; here they share none
+
+
+PREDICTING = {"gnorm", "gradient", "mask_gradient", "fisher", "taylor", "entropy"}
+
+
+def test_the_criteria_that_predict_are_those_that_take_what_is_seen():
+    names = {path.stem for path in (ROOT / "scripts/gnorm/scores").glob("*.py")} - {"__init__", "hybrid"}
+    for name in names:
+        takes = scores.takes(scores.load(name), "seen")
+        assert cost.predicts(name, {}) == takes == (name in PREDICTING), name
+    assert not cost.predicts("gnorm", {"precision": "bfloat16"})
+    assert cost.predicts("hybrid", {"members": {"magnitude": {}, "fisher": {}}})
+    assert not cost.predicts("hybrid", {"members": {"magnitude": {}, "shapley": {}}})
+
+
+@pytest.mark.parametrize("name", ["magnitude", "leave_one_out", "shapley", "attribution", "hard_concrete", "weights"])
+def test_rows_that_scoring_does_not_predict_are_evaluated(name):
+    """In the suite `paper` BERT is evaluated on the rows it is scored on."""
+    entry = {"score": name}
+    if name == "weights":
+        entry = {"score": "hybrid", "settings": {"of": {"magnitude": 1, "random": 1}}}
+    strategies = {"other": entry, "free": {"score": "gnorm"}, "entropy": {"score": "entropy"}}
+    suite = load("paper", strategies=strategies, solutions={"strategy": "free"})
+    rows, slots = suite.settings["models"]["BERT"]["rows"], suite.shapes["BERT"].slots
+    assert rows["evaluation"] == rows["entropy"] == "same" and slots == 144
+
+    def evaluating(name):
+        """Seconds of a trajectory beside its scores."""
+        plan = suite.settings["models"]["BERT"]["strategies"][name]
+        score = suite._score(plan["score"], plan["settings"], "BERT", 2329, slots)
+        return suite.prune_heads("BERT", name, 1, False) - suite.start("BERT") - cost.KEPT * slots * score
+
+    passes = cost.KEPT * slots * cost.REUSED * suite._pass("forward", "BERT", 2329)
+    assert evaluating("other") == pytest.approx(passes)
+    assert evaluating("free") == pytest.approx(0, abs=1e-6 * passes)
+    assert evaluating("entropy") == pytest.approx(0, abs=1e-6 * passes)
 
 
 def test_a_strategy_of_neurons_has_a_step_a_group():

@@ -7,15 +7,17 @@ measured. Imports nothing heavy, because the Snakefile does.
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from gnorm import effort, paper
+from gnorm import effort, imports, paper
 from gnorm.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 
 BENCH_THREADS = 2  # a `device_speed` is relative to the benchmark's machine: so many cores
@@ -297,6 +299,25 @@ def steps_until(stop: dict, of: Shape, slots: int) -> int:
     return int(most)
 
 
+def predicts(score: str, settings: Mapping) -> bool:
+    """Whether scoring predicts the rows it meets: the criterion takes `seen`, or one of a hybrid's members does."""
+    if "members" in settings:
+        return any(predicts(member, own) for member, own in settings["members"].items())
+    rounded = settings.get("precision", "float32") != "float32"  # accuracy is never measured with rounded weights
+    return not rounded and _takes_seen(score)
+
+
+@cache
+def _takes_seen(score: str) -> bool:
+    """Read off the criterion's source, as importing it would import torch."""
+    tree = ast.parse((imports.PACKAGE / "scores" / f"{score}.py").read_text(encoding="utf-8"))
+    return any(
+        "seen" in (argument.arg for argument in node.args.args)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name == "score"
+    )
+
+
 @dataclass(frozen=True)
 class Estimator:
     """Costs of a suite's jobs on the CPU's `threads`, or on a device so many times as fast as the benchmark's."""
@@ -347,14 +368,13 @@ class Estimator:
         plan, rows, of = entry["strategies"][strategy], entry["rows"], self.shapes[model]
         slots = slots_of(plan, of)
         steps = steps_until(self.settings["stop"], of, slots)
-        scored = rows["calibration"]
-        if plan["score"] == "entropy" and rows["entropy"] != "same":
-            scored = rows["entropy"]
+        own = plan["score"] == "entropy" and rows["entropy"] != "same"  # rows that nothing else reads
+        scored = rows["entropy"] if own else rows["calibration"]
         times = 0 if shards else rounds(plan, steps)
         score = times * self._score(plan["score"], plan["settings"], model, scored, slots)
         evaluated = self.evaluated(model)
-        if plan["rescore"] == "every_step" and plan["score"] != "entropy":  # scoring predicts the rows it meets
-            if rows["evaluation"] == "same":
+        if plan["rescore"] == "every_step" and predicts(plan["score"], plan["settings"]):
+            if rows["evaluation"] == "same" and not own:
                 evaluated = 0
             elif not rows["disjoint"] and not entry["dataset"].get("unscored"):
                 evaluated = max(0, evaluated - scored)
