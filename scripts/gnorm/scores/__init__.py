@@ -4,7 +4,8 @@
 heads), zero for pruned slots. Settings are those of `scores:` in the configuration. Beside it a module has
 `PRUNE`, the end of the scores that is least important, and `PASSES`, how often each row goes forward and backward
 for one score (see `gnorm.effort`). `UNITS` names what it can score, `heads` if it has none: a criterion that needs
-nothing but gates, losses or `of_slots` can score `neurons` too.
+nothing but gates, losses or `of_slots` can score `neurons` too. `MATRICES` is true where the backward pass keeps the
+attention matrices of all layers: jobs then ask for more memory.
 
 A module that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
 A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has

@@ -23,6 +23,7 @@ from gnorm.passes import attention_weights, finite, need_classes
 
 PRUNE = "lowest"
 PASSES = ("steps * layers", "steps * layers")  # backward to the scaled layer
+MATRICES = True
 
 
 def score(
