@@ -357,6 +357,28 @@ def test_criteria_share_passes(case, monkeypatch):
         same(together[name], alone[name], case.heads.kept(case.model))
 
 
+def test_a_hybrid_takes_what_its_members_have_scored_already(case, monkeypatch):
+    """With the same settings, whatever comes first; what nobody has scored, or otherwise, it scores itself."""
+    made, kept = case.batches(ROWS, tokens=10_000), case.heads.kept(case.model)
+    members = {"fisher": {}, "gnorm": {"objective": "task_loss"}, "shapley": {"permutations": 3}, "entropy": {}}
+    settings = {"of": {"fisher": 1.0, "gnorm": 2.0, "shapley": 1.0, "entropy": -1.0}, "members": members}
+    others = {"fisher": {}, "gnorm": {}, "shapley": {"permutations": 3}}
+    alone = {name: scores.load(name).score(case.model, case.heads, made, **own) for name, own in others.items()}
+    alone["hybrid"] = hybrid.score(case.model, case.heads, made, **settings)
+    one, slots = passes.cost_of_all(case.model, case.heads, {"hybrid": settings}), int(kept.sum())
+    assert one == (1 + 1 + 2 + 3 * (slots - 1), 1)  # the loss for two; entropy; shapley
+    for wanted in ({"hybrid": settings, **others}, {**others, "hybrid": settings}):
+        with monkeypatch.context() as patch:
+            calls = counted(patch, case.model)
+            together = passes.of_all(case.model, case.heads, made, wanted)
+        cost = passes.cost_of_all(case.model, case.heads, wanted)
+        # The loss and the logits' norm; shapley; of the hybrid gnorm, with settings of its own, and entropy.
+        assert (calls["forward"], calls["backward"]) == cost == (2 + 2 + 3 * (slots - 1) + 1 + 1, 3)
+        assert list(together) == list(wanted)
+        for name, found in together.items():
+            same(found, alone[name], kept)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_row_counts_as_often_as_its_weight_and_without_a_class_not_at_all(make_tiny, name):
     tiny = make_tiny("roberta")

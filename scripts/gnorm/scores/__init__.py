@@ -11,7 +11,7 @@ A module that needs its rows batched in its own way has `batches(tokenizer, rows
 A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has
 seen need no evaluation of their own. One that draws at random takes `seed`, one that knows its standard error takes
 a dictionary `errors` and puts it there. One whose pass others can share has `reading(**settings)`, see
-`gnorm.passes`.
+`gnorm.passes`. One made of others takes `taken`: scores that the same call has, each with its settings, by name.
 """
 
 from __future__ import annotations
