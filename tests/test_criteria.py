@@ -94,10 +94,14 @@ def test_taylor_as_written_is_the_mask_gradient(case):
 
 @pytest.mark.parametrize("objective", ["label_probability", "logit_norm"])
 def test_attribution(case, objective):
-    case.rows = case.rows[:3]
+    """Of padded batches, by an oracle that knows no padding; and of rows one by one."""
+    case.rows = case.rows[:4]
     expected = oracles.attribution(case.model, case.heads, case.tokenizer, case.rows, 3, objective)
-    found = attribution.score(case.model, case.heads, case.batches(3, tokens=10_000), steps=3, objective=objective)
-    same(found, expected, case.heads.kept(case.model))
+    same(of(case, attribution, steps=3, objective=objective), expected, case.heads.kept(case.model))
+    single = case.batches(4, tokens=1)
+    assert len(single) == 4 and all(batch.mask.all() for batch in single)
+    alone = attribution.score(case.model, case.heads, single, steps=3, objective=objective)
+    same(alone, expected, case.heads.kept(case.model))
 
 
 def test_attributions_of_a_layer_add_up_to_its_effect(case):

@@ -15,6 +15,7 @@ import prune_heads
 import pytest
 import torch
 from conftest import FAMILIES, OTHERS
+from test_criteria import hard_concrete_by_hand
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from gnorm import UserError, batches, checkpoints, pruned, surgery
@@ -23,7 +24,19 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import read_json
 from gnorm.gates import Gates
 from gnorm.heads import PARTS, eager, head_map, projection
-from gnorm.scores import attribution, entropy, gnorm, gradient, leave_one_out, mask_gradient, shapley, taylor
+from gnorm.scores import (
+    attribution,
+    entropy,
+    gnorm,
+    gradient,
+    hard_concrete,
+    leave_one_out,
+    magnitude,
+    mask_gradient,
+    random,
+    shapley,
+    taylor,
+)
 from gnorm.trajectory import follow
 
 EPSILON = 1e-7
@@ -479,10 +492,44 @@ def test_criteria_that_need_the_attention_matrix_ask_for_it(other):
     assert naive.abs().max() > 1e-4 and torch.allclose(found, naive, rtol=1e-4, atol=1e-7)
 
 
-def test_shapley_values_add_up(other):
+def test_shapley(other):
+    """Slot by slot in the orders that were drawn; together they are what all heads add."""
     rows = [row for row in other.rows if row["label"] >= 0][:3]
     surgery.prune(other.model, other.heads, [(1, 0)])
-    without = oracles.LossWithout(other.model, other.heads, other.tokenizer, rows)
-    found = shapley.score(other.model, other.heads, batches.in_order(other.tokenizer, rows, 3), permutations=2)
     rest = [slot for slot in everything(other.heads) if slot != (1, 0)]
-    assert found[1, 0] == 0 and found.sum().item() == pytest.approx(without(rest) - without([]), abs=1e-9)
+    orders = [random.order(rest, "shapley", 4, i) for i in range(2)]
+    expected = oracles.shapley(other.model, other.heads, other.tokenizer, rows, orders)
+    made = batches.in_order(other.tokenizer, rows, 3)
+    found = shapley.score(other.model, other.heads, made, permutations=2, seed=4)
+    assert found[1, 0] == 0 and expected.abs().max() > 1e-6
+    assert torch.allclose(found, expected.mean(0), rtol=1e-9, atol=1e-12)
+    without = oracles.LossWithout(other.model, other.heads, other.tokenizer, rows)
+    assert found.sum().item() == pytest.approx(without(rest) - without([]), abs=1e-9)
+
+
+def test_magnitude(other):
+    """Of fused, transposed and shared weights, cut out by hand; what is pruned leaves the others' as they were."""
+    model, heads = other.model, other.heads
+    if heads.textpruner or heads.blocks[0].query.endswith("q_lin"):
+        expected = oracles.magnitude(model, heads)
+    else:
+        keys = getattr(model.config, "num_key_value_heads", 4)
+        expected = oracles.grouped_magnitude(model, 4, keys, "group" if heads.queries > 1 else "query")
+    assert expected.shape == heads.shape and len(expected.unique()) == expected.numel()
+    assert torch.allclose(magnitude.score(model, heads, []), expected, rtol=1e-12)
+    gone = [(0, 1), (2, 0)]
+    surgery.prune(model, heads, gone)
+    for slot in gone:
+        expected[slot] = 0
+    assert torch.allclose(magnitude.score(model, heads, []), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "llama by query head"])
+def test_hard_concrete(make_tiny, name):
+    other, settings = build(name, make_tiny), {"steps": 2, "rate": 0.2, "penalty": 0.5, "seed": 5}
+    other.rows = [row for row in other.rows if row["label"] >= 0][:3]
+    surgery.prune(other.model, other.heads, [(1, 0)])
+    expected, kept = hard_concrete_by_hand(other, **settings), other.heads.kept(other.model)
+    found = hard_concrete.score(other.model, other.heads, batches.in_order(other.tokenizer, other.rows, 2), **settings)
+    assert (found[~kept] == 0).all() and (found[kept] != hard_concrete.START).all()
+    assert (found - expected).abs().max() < 1e-5  # differences are good for so much
