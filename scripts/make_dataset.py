@@ -1,6 +1,7 @@
 """Make a model's dataset: rows, index lists, tokenizer and a summary to read."""
 
 import os
+from functools import partial
 from html import escape
 
 if __name__ == "__main__":
@@ -12,20 +13,21 @@ from gnorm.files import atomic, write_json, write_text
 from gnorm.logs import log, start
 
 
+def count(built, row):
+    """Tokens of a row."""
+    return len(built(row["text"], *([row["pair"]] if row["pair"] is not None else []), verbose=False)["input_ids"])
+
+
 def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, page_file, tokenizer_folder):
     if dataset.get("classes") == "model":
         dataset = dataset | {"classes": data.model_classes(checkpoint["path"])}
-    rows, splits, classes = data.make(dataset, counts, seed)
+    built = None if checkpoint["source"] == "train" else tokenizer.load(checkpoint["path"])
+    rows, splits, classes = data.make(dataset, counts, seed, built and partial(count, built))
     log.info("%d rows", len(rows))
-    if checkpoint["source"] == "train":
+    if built is None:
         texts = [" ".join(filter(None, (row["text"], row["pair"]))) for row in rows.select(splits["train"])]
         built = tokenizer.train(checkpoint["family"], texts, checkpoint["vocabulary"], checkpoint["length"])
-    else:
-        built = tokenizer.load(checkpoint["path"])
-    lengths = [
-        len(built(row["text"], *([row["pair"]] if row["pair"] is not None else []), verbose=False)["input_ids"])
-        for row in rows
-    ]
+    lengths = [count(built, row) for row in rows]
     cut = sum(length > built.model_max_length for length in lengths)
     if cut:
         log.info("%d rows are longer than %d tokens and will be cut", cut, built.model_max_length)

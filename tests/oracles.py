@@ -141,6 +141,26 @@ def magnitude(model, heads):
     return result
 
 
+def grouped_magnitude(model, queries, keys, unit):
+    """The same for any projections, by hand, as in `grouped_gnorm`."""
+    layers = [module for module in model.modules() if hasattr(module, "c_attn") or hasattr(module, "k_proj")]
+    width, slots = model.config.hidden_size // queries, keys if unit == "group" else queries
+    result = torch.zeros(len(layers), slots, dtype=torch.float64)
+    for index, layer in enumerate(layers):
+        if hasattr(layer, "c_attn"):
+            q, k, v = layer.c_attn.weight.T.chunk(3)
+            o = layer.c_proj.weight.T
+        else:
+            q, k, v, o = (getattr(layer, f"{name}_proj").weight for name in "qkvo")
+        for slot in range(slots):
+            size = width * queries // slots  # rows of Q and columns of O
+            own, group = slice(slot * size, (slot + 1) * size), slot * keys // slots
+            shared = slice(group * width, (group + 1) * width)
+            for block in (q[own], k[shared], v[shared], o[:, own]):
+                result[index, slot] += math.sqrt(sum(value**2 for value in block.flatten().tolist()))
+    return result
+
+
 def gradient(model, heads, tokenizer, rows, objective):
     """Full weight gradients of every sentence and projection."""
     kept, result = heads.kept(model), torch.zeros(heads.shape, dtype=torch.float64)

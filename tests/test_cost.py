@@ -1,11 +1,20 @@
 """Estimates of time and memory: from dimensions alone, and never too little for what was measured."""
 
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT
+from torch.profiler import ProfilerActivity, profile
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from gnorm import cost, paper, settings
+from gnorm import checkpoints, cost, paper, scores, settings
+from gnorm.batches import Batch
+from gnorm.footprint import bytes_per_token
+from gnorm.heads import head_map
+
+PREDICTING = {"gnorm", "gradient", "mask_gradient", "fisher", "taylor", "entropy"}
 
 
 def load(suite, **changes):
@@ -46,6 +55,77 @@ def test_a_large_model_asks_for_more_than_a_small_one():
     # What the benchmark measured: the model twice and the peak of a step, with the libraries.
     for name, model, peak in (("BERT", 390, 1221), ("ROBERTA", 1356, 2810), ("ALBERT", 45, 1640)):
         assert paper_suite.memory_mb(name) > 700 + 2 * model + peak
+
+
+def peak_mb(work):
+    """The most memory that is allocated at once."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        work()
+    events = [event for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return max(accumulate(event.nbytes() for event in sorted(events, key=lambda e: e.start_ns()))) / 2**20
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "llama"])
+def test_a_long_row_takes_no_more_memory_than_is_said(family):
+    """Attention matrices are most of it: of all layers for taylor and attribution, of one for entropy."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 12, "num_attention_heads": 8, "intermediate_size": 64}
+    config = AutoConfig.for_model(
+        family, vocab_size=50, max_position_embeddings=256, num_labels=2, pad_token_id=0, **sizes
+    )
+    model = checkpoints.fuse(AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False))
+    heads, ids = head_map(model), torch.randint(1, 50, (1, 256), generator=torch.Generator().manual_seed(0))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    batch = Batch(inputs, torch.tensor([1]), torch.tensor([0]), torch.ones(1).double(), torch.tensor([0]))
+    dimensions = (12, 8, 64, heads.inner, 256, family == "albert", 2048)
+    plain, more = (256 * bytes_per_token(*dimensions, matrices=matrices) / 2**20 for matrices in (False, True))
+    for name in ("gnorm", "entropy", "taylor", "attribution"):
+        criterion, settings_of = scores.load(name), {"steps": 2} if name == "attribution" else {}
+        used = peak_mb(lambda c=criterion, s=settings_of: c.score(model, heads, [batch], **s))
+        if getattr(criterion, "ATTENTION", None) == "backward":
+            assert plain < used < more < 1.4 * used, name
+        else:
+            assert used < plain, name
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])
+def test_parameters_of_decoders_are_those_they_have(make_tiny, family, tmp_path):
+    """Or a few more: K and V are counted as wide as Q, and a pooler too. Positions may have no weights."""
+    tiny = make_tiny(family)
+    rotary = family != "gpt2"
+    tiny.model.config.max_position_embeddings = 5000 if rotary else 52
+    tiny.model.config.save_pretrained(tmp_path)
+    found = cost.shape({"checkpoint": {"source": "local", "path": str(tmp_path)}})
+    parameters = sum(p.numel() for p in tiny.model.parameters())
+    assert found.rotary == rotary and parameters <= found.parameters < 1.15 * parameters
+
+
+def test_a_model_that_could_read_much_asks_for_what_a_batch_has(tmp_path):
+    """Qwen2-0.5B: 131,072 positions, and batches of 2048 tokens."""
+    sizes = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
+    config = AutoConfig.for_model("qwen2", intermediate_size=4864, vocab_size=151936, **sizes)
+    suite = load("mini")
+    suite.settings["models"]["LLAMA"]["checkpoint"] = {"source": "local", "path": str(tmp_path)}
+    asked = []
+    for positions in (131072, 2048, 512):
+        config.max_position_embeddings = positions
+        config.save_pretrained(tmp_path)
+        suite.shapes["LLAMA"] = cost.shape(suite.settings["models"]["LLAMA"])
+        asked.append(suite.memory_mb("LLAMA"))
+    assert suite.shapes["LLAMA"].megabytes == pytest.approx(4 * 494e6 / 2**20, rel=0.1)
+    assert asked[0] == asked[1] < 30_000 and asked[2] < asked[1]
+
+
+def test_memory_for_attention_matrices_is_asked_for_where_a_criterion_keeps_them():
+    def asked(**changes):
+        return load("paper", **{"compare": ["gnorm"], **changes}).memory_mb("BERT")
+
+    strategies = {"greedy_gnorm": {"score": "gnorm"}}
+    hybrid = {"score": "hybrid", "settings": {"of": {"fisher": 1, "taylor": 1}}}
+    plain = asked(strategies=strategies)
+    assert plain == asked(strategies=strategies, compare=["gnorm", "entropy", "shapley"])
+    for more in ({"compare": ["taylor"]}, {"strategies": strategies | {"new": {"score": "attribution"}}}):
+        assert asked(**{"strategies": strategies, **more}) > plain
+    assert asked(strategies=strategies | {"new": hybrid}) > plain
 
 
 def test_the_suite_may_say_what_a_job_asks_for():
@@ -110,11 +190,11 @@ def test_the_benchmarks_own_files_can_calibrate(tmp_path):
 
 
 def test_a_score_costs_as_many_passes_as_it_says():
-    scores = {"shapley": {"permutations": 5}, "attribution": {"steps": 2, "objective": "logit_norm"}}
+    settings_of = {"shapley": {"permutations": 5}, "attribution": {"steps": 2, "objective": "logit_norm"}}
     names = ("magnitude", "fisher", "leave_one_out", "shapley", "attribution", "both")
     strategies = {name: {"score": name, "rescore": "never"} for name in names if name != "both"}
     strategies["both"] = {"score": "hybrid", "rescore": "never", "settings": {"of": {"fisher": 1, "gnorm": 1}}}
-    suite = load("paper", scores=scores, strategies=strategies, solutions={"strategy": "fisher"})
+    suite = load("paper", scores=settings_of, strategies=strategies, solutions={"strategy": "fisher"})
     seconds = {name: suite.prune_heads("BERT", name, 1, False) for name in names}
     score = {name: value - seconds["magnitude"] for name, value in seconds.items()}
     rows = suite.settings["models"]["BERT"]["rows"]["calibration"]
@@ -124,6 +204,39 @@ def test_a_score_costs_as_many_passes_as_it_says():
     assert score["shapley"] == pytest.approx((2 + 5 * 143) * forward)
     assert score["attribution"] == pytest.approx(24 * both_ways)
     assert score["both"] == pytest.approx(2 * both_ways)  # at most; here they share none
+
+
+def test_the_criteria_that_predict_are_those_that_take_what_is_seen():
+    names = {path.stem for path in (ROOT / "scripts/gnorm/scores").glob("*.py")} - {"__init__", "hybrid"}
+    for name in names:
+        takes = scores.takes(scores.load(name), "seen")
+        assert cost.predicts(name, {}) == takes == (name in PREDICTING), name
+    assert not cost.predicts("gnorm", {"precision": "bfloat16"})
+    assert cost.predicts("hybrid", {"members": {"magnitude": {}, "fisher": {}}})
+    assert not cost.predicts("hybrid", {"members": {"magnitude": {}, "shapley": {}}})
+
+
+@pytest.mark.parametrize("name", ["magnitude", "leave_one_out", "shapley", "attribution", "hard_concrete", "weights"])
+def test_rows_that_scoring_does_not_predict_are_evaluated(name):
+    """In the suite `paper` BERT is evaluated on the rows it is scored on."""
+    entry = {"score": name}
+    if name == "weights":
+        entry = {"score": "hybrid", "settings": {"of": {"magnitude": 1, "random": 1}}}
+    strategies = {"other": entry, "free": {"score": "gnorm"}, "entropy": {"score": "entropy"}}
+    suite = load("paper", strategies=strategies, solutions={"strategy": "free"})
+    rows, slots = suite.settings["models"]["BERT"]["rows"], suite.shapes["BERT"].slots
+    assert rows["evaluation"] == rows["entropy"] == "same" and slots == 144
+
+    def evaluating(name):
+        """Seconds of a trajectory beside its scores."""
+        plan = suite.settings["models"]["BERT"]["strategies"][name]
+        score = suite._score(plan["score"], plan["settings"], "BERT", 2329, slots)
+        return suite.prune_heads("BERT", name, 1, False) - suite.start("BERT") - cost.KEPT * slots * score
+
+    passes = cost.KEPT * slots * cost.REUSED * suite._pass("forward", "BERT", 2329)
+    assert evaluating("other") == pytest.approx(passes)
+    assert evaluating("free") == pytest.approx(0, abs=1e-6 * passes)
+    assert evaluating("entropy") == pytest.approx(0, abs=1e-6 * passes)
 
 
 def test_a_strategy_of_neurons_has_a_step_a_group():

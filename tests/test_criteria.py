@@ -94,10 +94,14 @@ def test_taylor_as_written_is_the_mask_gradient(case):
 
 @pytest.mark.parametrize("objective", ["label_probability", "logit_norm"])
 def test_attribution(case, objective):
-    case.rows = case.rows[:3]
+    """Of padded batches, by an oracle that knows no padding; and of rows one by one."""
+    case.rows = case.rows[:4]
     expected = oracles.attribution(case.model, case.heads, case.tokenizer, case.rows, 3, objective)
-    found = attribution.score(case.model, case.heads, case.batches(3, tokens=10_000), steps=3, objective=objective)
-    same(found, expected, case.heads.kept(case.model))
+    same(of(case, attribution, steps=3, objective=objective), expected, case.heads.kept(case.model))
+    single = case.batches(4, tokens=1)
+    assert len(single) == 4 and all(batch.mask.all() for batch in single)
+    alone = attribution.score(case.model, case.heads, single, steps=3, objective=objective)
+    same(alone, expected, case.heads.kept(case.model))
 
 
 def test_attributions_of_a_layer_add_up_to_its_effect(case):
@@ -297,6 +301,20 @@ def test_equal_scores_share_their_rank():
     assert hybrid.rank(values).tolist() == rankdata(values.numpy()).tolist() == [4, 1, 4, 2, 4]
 
 
+@pytest.mark.parametrize("count,different", [(0, 1), (1, 1), (7, 1), (50, 5), (300, 300), (301, 40)])
+def test_ranks_equal_those_counted_one_by_one(count, different):
+    """How many are lower, and half of those that are equal; -0.0 equals 0.0."""
+    drawn = torch.randint(different, (count,), generator=torch.Generator().manual_seed(count)).double()
+    values = torch.where(torch.arange(count) % 3 == 0, -drawn, drawn) / 7
+    expected = [sum(b < a for b in values) + (sum(b == a for b in values) + 1) / 2 for a in values]
+    assert hybrid.rank(values).dtype == torch.float64 and hybrid.rank(values).tolist() == expected
+
+
+def test_ranks_of_many_slots_take_little_memory():
+    """Neurons one by one are so many: all pairs of them would take terabytes."""
+    assert hybrid.rank(torch.arange(10**6).flip(0))[[0, -1]].tolist() == [10**6, 1]
+
+
 ALL = ["gnorm", "gradient", "mask_gradient", "fisher", "taylor", "magnitude", "entropy", "leave_one_out", "random"]
 ALL += ["shapley", "attribution", "hybrid", "hard_concrete"]
 SETTINGS = {
@@ -341,6 +359,28 @@ def test_criteria_share_passes(case, monkeypatch):
     assert list(together) == list(wanted)
     for name in wanted:
         same(together[name], alone[name], case.heads.kept(case.model))
+
+
+def test_a_hybrid_takes_what_its_members_have_scored_already(case, monkeypatch):
+    """With the same settings, whatever comes first; what nobody has scored, or otherwise, it scores itself."""
+    made, kept = case.batches(ROWS, tokens=10_000), case.heads.kept(case.model)
+    members = {"fisher": {}, "gnorm": {"objective": "task_loss"}, "shapley": {"permutations": 3}, "entropy": {}}
+    settings = {"of": {"fisher": 1.0, "gnorm": 2.0, "shapley": 1.0, "entropy": -1.0}, "members": members}
+    others = {"fisher": {}, "gnorm": {}, "shapley": {"permutations": 3}}
+    alone = {name: scores.load(name).score(case.model, case.heads, made, **own) for name, own in others.items()}
+    alone["hybrid"] = hybrid.score(case.model, case.heads, made, **settings)
+    one, slots = passes.cost_of_all(case.model, case.heads, {"hybrid": settings}), int(kept.sum())
+    assert one == (1 + 1 + 2 + 3 * (slots - 1), 1)  # the loss for two; entropy; shapley
+    for wanted in ({"hybrid": settings, **others}, {**others, "hybrid": settings}):
+        with monkeypatch.context() as patch:
+            calls = counted(patch, case.model)
+            together = passes.of_all(case.model, case.heads, made, wanted)
+        cost = passes.cost_of_all(case.model, case.heads, wanted)
+        # The loss and the logits' norm; shapley; of the hybrid gnorm, with settings of its own, and entropy.
+        assert (calls["forward"], calls["backward"]) == cost == (2 + 2 + 3 * (slots - 1) + 1 + 1, 3)
+        assert list(together) == list(wanted)
+        for name, found in together.items():
+            same(found, alone[name], kept)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,11 +1,14 @@
 """How long the rest of a run takes."""
 
+import io
 import logging
+import threading
 from types import SimpleNamespace
 
 import pytest
+from snakemake.logging import DefaultFormatter
 
-from gnorm.estimate import Job, Plan, Watch, duration
+from gnorm.estimate import Job, Plan, Watch, duration, watch
 
 
 class Clock:
@@ -89,6 +92,17 @@ def test_it_is_told_through_the_logger_at_most_every_so_often(caplog):
     logger.removeHandler(watcher)
     told = [record.getMessage() for record in caplog.records if "jobs done" in record.getMessage()]
     assert len(told) == 1 and told[0].startswith("2 of 3 jobs done, 0 running; about 20 s left, until ")
+
+
+def test_snakemakes_own_formatter_shows_how_many_jobs_there_are(monkeypatch):
+    """It writes a message without its arguments."""
+    monkeypatch.setattr(threading.Thread, "start", lambda _self: None)
+    logger, written = logging.getLogger("test-estimate-formatted"), io.StringIO()
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler := logging.StreamHandler(written))
+    handler.setFormatter(DefaultFormatter(quiet=None))
+    watch(plan([job(i, 20) for i in range(12)])[0], logger)
+    assert written.getvalue() == "12 jobs to do\n"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import pandas as pd
 import prune_heads
 import pytest
 import torch
-from conftest import OTHERS
+from conftest import FAMILIES, OTHERS
+from test_criteria import hard_concrete_by_hand
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from gnorm import UserError, batches, checkpoints, pruned, surgery
@@ -23,20 +24,44 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import read_json
 from gnorm.gates import Gates
 from gnorm.heads import PARTS, eager, head_map, projection
-from gnorm.scores import attribution, entropy, gnorm, gradient, leave_one_out, mask_gradient, shapley, taylor
+from gnorm.scores import (
+    attribution,
+    entropy,
+    gnorm,
+    gradient,
+    hard_concrete,
+    leave_one_out,
+    magnitude,
+    mask_gradient,
+    random,
+    shapley,
+    taylor,
+)
 from gnorm.trajectory import follow
 
 EPSILON = 1e-7
 
 
-@pytest.fixture(params=[*OTHERS, "llama by query head", "qwen2 by group"])
-def other(request, make_tiny):
-    family, _, unit = request.param.partition(" by ")
+ALL = [*OTHERS, "llama by query head", "qwen2 by group"]
+
+
+def build(name, make_tiny):
+    family, _, unit = name.partition(" by ")
     made = make_tiny(family)
     if unit:
         made.model.config.prune_by = unit.removesuffix(" head")
         made.heads = head_map(made.model)
     return made
+
+
+@pytest.fixture(params=ALL)
+def other(request, make_tiny):
+    return build(request.param, make_tiny)
+
+
+@pytest.fixture(params=[*FAMILIES, *ALL])
+def any_family(request, make_tiny):
+    return build(request.param, make_tiny)
 
 
 def logits(model, batch):
@@ -201,33 +226,77 @@ def test_weights_by_slot_are_what_pruning_removes(other):
     assert (logits(other.model, batch) - expected).abs().max() < 1e-12
 
 
-def test_gates(other):
-    (batch,) = other.batches(4, tokens=10_000)
-    untouched = logits(other.model, batch)
-    last = (2, other.heads.heads - 1)
-    with Gates(other.model, other.heads) as gates:
-        assert torch.equal(logits(other.model, batch), untouched)
+def test_gates(any_family):
+    model, heads = any_family.model, any_family.heads
+    (batch,) = any_family.batches(4, tokens=10_000)
+    untouched, scaled = logits(model, batch), copy.deepcopy(model)
+    last = (heads.shape[0] - 1, heads.heads - 1)
+    for (row, head), value in (((0, 0), 0.25), (last, 0.0)):
+        heads.of_slots(scaled, row, "output")[head] *= value
+    with Gates(model, heads) as gates:
+        assert torch.equal(logits(model, batch), untouched)
         gates[0, 0], gates[last] = 0.25, 0
-        weakened = logits(other.model, batch)
-        scaled = copy.deepcopy(other.model)
-        for (row, head), value in (((0, 0), 0.25), (last, 0.0)):
-            scaled.get_submodule(other.heads.blocks[row].output)._forward_pre_hooks.clear()
-            other.heads.of_slots(scaled, row, "output")[head] *= value
-        scaled.get_submodule(other.heads.blocks[1].output)._forward_pre_hooks.clear()
+        weakened = logits(model, batch)
+        assert (weakened - untouched).abs().max() > 1e-6
         assert (weakened - logits(scaled, batch)).abs().max() < 1e-12
         assert gates.closed == [last] and gates[0, 0] == 0.25
         gates.open()
-        assert torch.equal(logits(other.model, batch), untouched)  # to the last bit
+        assert torch.equal(logits(model, batch), untouched)  # to the last bit
         gates[0, 0] = 0.25
         gates.close([last])
         assert surgery.remove_closed(gates) == [last]
-        assert (logits(other.model, batch) - weakened).abs().max() < 1e-12
+        assert (logits(model, batch) - weakened).abs().max() < 1e-12
         assert gates.closed == []
         for value in (-0.1, 1.5, float("nan")):
             with pytest.raises(ValueError, match="from 0 to 1"):
                 gates[0, 0] = value
-    with torch.no_grad():
-        assert not torch.equal(other.model(**batch.inputs).logits, weakened)  # gates are gone, the pruned head stays so
+    assert not torch.equal(logits(model, batch), weakened)  # gates are gone, the pruned head stays so
+
+
+def test_gates_stay_when_heads_are_pruned(any_family):
+    """Whoever prunes, and whether the layer is one that loses a head; they go when they are told to."""
+    model, heads = any_family.model, any_family.heads
+    (batch,) = any_family.batches(4, tokens=10_000)
+    slots = [(0, 1), *cases(heads)[2][1:]] if heads.shape[0] > 1 else [(0, 1), (0, 2)]
+    plain = copy.deepcopy(model)
+    surgery.prune(plain, heads, slots)
+    with Gates(model, heads) as gates:
+        gates[0, 0], gates[heads.shape[0] - 1, heads.heads - 1] = 0.5, 0.25
+        gates.close(slots)
+        expected = logits(model, batch)
+        surgery.prune(model, heads, slots)
+        assert (logits(model, batch) - expected).abs().max() < 1e-12
+        assert (logits(plain, batch) - expected).abs().max() > 1e-6
+        gates.open()
+        assert torch.equal(logits(model, batch), logits(plain, batch))
+        gates[0, 0] = 0
+        assert not torch.equal(logits(model, batch), logits(plain, batch))
+    assert torch.equal(logits(model, batch), logits(plain, batch))
+
+
+def test_whatever_watches_a_module_still_does_when_heads_are_pruned(any_family):
+    model, block, calls = any_family.model, any_family.heads.blocks[0], []
+    watched = projection(model, block.query), model.get_submodule(block.output)
+    handles = [
+        handle
+        for module in watched
+        for handle in (
+            module.register_forward_pre_hook(lambda *_: calls.append("before")),
+            module.register_forward_hook(lambda *_, **__: calls.append("after"), with_kwargs=True),
+        )
+    ]
+    (batch,) = any_family.batches(2, tokens=10_000)
+    logits(model, batch)
+    expected = calls.copy()
+    surgery.prune(model, any_family.heads, [(0, 1)])
+    calls.clear()
+    logits(model, batch)
+    assert calls == expected and {"before", "after"} == set(calls)
+    for handle in handles:
+        handle.remove()
+    calls.clear()
+    logits(model, batch)
+    assert not calls
 
 
 def test_batches_leave_out_what_the_model_does_not_take(other):
@@ -423,10 +492,44 @@ def test_criteria_that_need_the_attention_matrix_ask_for_it(other):
     assert naive.abs().max() > 1e-4 and torch.allclose(found, naive, rtol=1e-4, atol=1e-7)
 
 
-def test_shapley_values_add_up(other):
+def test_shapley(other):
+    """Slot by slot in the orders that were drawn; together they are what all heads add."""
     rows = [row for row in other.rows if row["label"] >= 0][:3]
     surgery.prune(other.model, other.heads, [(1, 0)])
-    without = oracles.LossWithout(other.model, other.heads, other.tokenizer, rows)
-    found = shapley.score(other.model, other.heads, batches.in_order(other.tokenizer, rows, 3), permutations=2)
     rest = [slot for slot in everything(other.heads) if slot != (1, 0)]
-    assert found[1, 0] == 0 and found.sum().item() == pytest.approx(without(rest) - without([]), abs=1e-9)
+    orders = [random.order(rest, "shapley", 4, i) for i in range(2)]
+    expected = oracles.shapley(other.model, other.heads, other.tokenizer, rows, orders)
+    made = batches.in_order(other.tokenizer, rows, 3)
+    found = shapley.score(other.model, other.heads, made, permutations=2, seed=4)
+    assert found[1, 0] == 0 and expected.abs().max() > 1e-6
+    assert torch.allclose(found, expected.mean(0), rtol=1e-9, atol=1e-12)
+    without = oracles.LossWithout(other.model, other.heads, other.tokenizer, rows)
+    assert found.sum().item() == pytest.approx(without(rest) - without([]), abs=1e-9)
+
+
+def test_magnitude(other):
+    """Of fused, transposed and shared weights, cut out by hand; what is pruned leaves the others' as they were."""
+    model, heads = other.model, other.heads
+    if heads.textpruner or heads.blocks[0].query.endswith("q_lin"):
+        expected = oracles.magnitude(model, heads)
+    else:
+        keys = getattr(model.config, "num_key_value_heads", 4)
+        expected = oracles.grouped_magnitude(model, 4, keys, "group" if heads.queries > 1 else "query")
+    assert expected.shape == heads.shape and len(expected.unique()) == expected.numel()
+    assert torch.allclose(magnitude.score(model, heads, []), expected, rtol=1e-12)
+    gone = [(0, 1), (2, 0)]
+    surgery.prune(model, heads, gone)
+    for slot in gone:
+        expected[slot] = 0
+    assert torch.allclose(magnitude.score(model, heads, []), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "llama by query head"])
+def test_hard_concrete(make_tiny, name):
+    other, settings = build(name, make_tiny), {"steps": 2, "rate": 0.2, "penalty": 0.5, "seed": 5}
+    other.rows = [row for row in other.rows if row["label"] >= 0][:3]
+    surgery.prune(other.model, other.heads, [(1, 0)])
+    expected, kept = hard_concrete_by_hand(other, **settings), other.heads.kept(other.model)
+    found = hard_concrete.score(other.model, other.heads, batches.in_order(other.tokenizer, other.rows, 2), **settings)
+    assert (found[~kept] == 0).all() and (found[kept] != hard_concrete.START).all()
+    assert (found - expected).abs().max() < 1e-5  # differences are good for so much

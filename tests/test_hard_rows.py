@@ -7,11 +7,13 @@ import make_dataset
 import pandas as pd
 import pytest
 import torch
+from conftest import Tiny
+from tokenizers import processors
 
 from gnorm import UserError, batches, data
 from gnorm.evaluate import Evaluation
-from gnorm.rows import read
-from gnorm.scores import gnorm
+from gnorm.rows import NO_CLASS, read
+from gnorm.scores import attribution, entropy, gnorm
 
 CLASSES = ["negative", "neutral", "positive"]
 COUNTS = {"train": 0, "calibration": 2, "entropy": "same", "evaluation": 2, "disjoint": True}
@@ -78,11 +80,80 @@ def test_odd_texts_are_kept(made, name):
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\t\n", "\u3000\xa0"])
-@pytest.mark.fault("a row is empty or only spaces", "kept; the log counts such rows and names the first")
+@pytest.mark.fault(
+    "a row is empty or only spaces, for a tokenizer that adds tokens of its own",
+    "kept; the log counts such rows and names the first",
+)
 def test_blank_rows_are_kept_and_counted(made, text):
     found, _, said = made([*GOOD[:2], {"text": text, "label": "neutral"}, GOOD[3]])
     assert found.evaluated == 2
     assert "1 rows have no text but spaces (the first is row 2); they are kept" in said
+
+
+@pytest.fixture(params=[True, False], ids=["language model", "classifier"])
+def bare(request, tmp_path, caplog):
+    """GPT-2 with a tokenizer that adds nothing to a text; a dataset of texts for it, scored and evaluated."""
+    caplog.set_level(logging.INFO)
+    tiny, writes = Tiny("gpt2", layers=2, writes=request.param), request.param
+    tiny.tokenizer.backend_tokenizer.post_processor = processors.ByteLevel()
+    tiny.model.save_pretrained(tmp_path / "model")
+    tiny.tokenizer.save_pretrained(tmp_path / "model")
+
+    def make(texts, **counts):
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps({"text": text, "label": "neutral"}) + "\n" for text in texts))
+        outputs = [tmp_path / name for name in ("rows.parquet", "splits.json", "summary.md", "page.html", "tokenizer")]
+        entry = dataset(path)
+        if writes:
+            del entry["label"], entry["classes"]
+        checkpoint = {"source": "local", "path": str(tmp_path / "model")}
+        make_dataset.main("GPT2", entry, checkpoint, COUNTS | counts, 1, *outputs)
+        rows = {which: read(tmp_path, which) for which in ("calibration", "evaluation")}
+        scored = batches.make(tiny.tokenizer, rows["calibration"], 200)
+        for criterion, settings in ((gnorm, {}), (entropy, {}), (attribution, {"steps": 1})):
+            assert criterion.score(tiny.model, tiny.heads, scored, **settings).isfinite().all()
+        evaluated = batches.make(tiny.tokenizer, rows["evaluation"], 200)
+        found = Evaluation(evaluated, tiny.heads).accuracy(tiny.model)
+        assert found.evaluated == sum((batch.labels != NO_CLASS).sum() for batch in evaluated)
+        return rows
+
+    make.tokenizer, make.writes = tiny.tokenizer, writes
+    return make
+
+
+@pytest.mark.fault(
+    "a row is empty, for a tokenizer that adds no tokens of its own; or a language model's has one token",
+    "left out; the log counts such rows, and so does the message if too few are left",
+)
+def test_rows_without_anything_to_read_or_predict_are_left_out(bare, caplog, record_property):
+    assert [len(bare.tokenizer(text)["input_ids"]) for text in ("", "Z", " ")] == [0, 1, 1]
+    rows = bare(["profits rose", "", "sales fell", "Z", "shares are up", "", "nothing happened", "up and down"])
+    used = rows["calibration"] + rows["evaluation"]
+    texts = ["profits rose", "sales fell", *([] if bare.writes else ["Z"]), "shares are up", "nothing happened"]
+    assert {row["text"]: row["row"] for row in used} == {text: i for i, text in enumerate(texts[:4])}
+    said = "3 of 8 rows have fewer than 2 tokens, so none to predict" if bare.writes else "2 of 8 rows have no token"
+    assert f"{said}: they are left out" in caplog.text and "no text but spaces" not in caplog.text
+    with pytest.raises(
+        UserError, match="rows.calibration asks for 2 rows, but only 1 are left for it .1 of 4 rows have"
+    ):
+        bare(["profits rose", "", "sales fell", "shares are up"])
+    with pytest.raises(UserError, match="no row is left: 4 of 4 rows have"):
+        bare([""] * 4)
+    record_property("tried", 3)
+
+
+def test_rows_that_can_all_be_used_are_as_they_were(bare, caplog, tmp_path):
+    bare([record["text"] for record in GOOD])
+    alone, *_ = data.make(dataset(tmp_path / "rows.jsonl"), COUNTS, 1)
+    stored = pd.read_parquet(tmp_path / "rows.parquet")
+    assert stored["text"].tolist() == alone["text"] and stored["row"].tolist() == [0, 1, 2, 3]
+    assert "left out" not in caplog.text
+
+
+def test_a_batch_takes_no_row_without_a_token(bare):
+    rows = [{"text": text, "pair": None, "label": 0, "row": 7 + i} for i, text in enumerate(("up", ""))]
+    with pytest.raises(UserError, match="^calibration rows: row 8 has no token to read; leave it out$"):
+        batches.make(bare.tokenizer, rows, 200, what="calibration rows")
 
 
 @pytest.mark.fault("a text of 10,000 words", "cut to what the model reads; the log counts it")

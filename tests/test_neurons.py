@@ -9,6 +9,7 @@ import pytest
 import random_pruning
 import torch
 from conftest import FAMILIES, OTHERS, on_disk
+from scipy.stats import rankdata
 from transformers import AutoModelForSequenceClassification
 
 from gnorm import UserError, batches, masks, passes, pruned, scores, surgery
@@ -16,7 +17,8 @@ from gnorm.accounting import count
 from gnorm.evaluate import Evaluation
 from gnorm.gates import Gates
 from gnorm.neurons import neuron_map, pruned_neurons
-from gnorm.scores import fisher, hard_concrete, leave_one_out, magnitude, mask_gradient, shapley
+from gnorm.numbers import NotFinite
+from gnorm.scores import fisher, hard_concrete, hybrid, leave_one_out, magnitude, mask_gradient, random, shapley
 from gnorm.trajectory import follow
 
 GROUP, GROUPS, INNER = 16, 4, 64
@@ -188,11 +190,27 @@ def test_criteria_equal_their_definitions(any_family, gone):
     for criterion, value in expected.items():
         assert value[kept].abs().max() > 1e-6
         assert torch.allclose(criterion.score(model, neurons, made), value, rtol=1e-9, atol=1e-12), criterion.__name__
-    found = shapley.score(model, neurons, made, permutations=2)
-    none = copy.deepcopy(model)
-    surgery.prune(none, neurons, every(neurons))
-    without = sum(oracles.loss(none, any_family.tokenizer, row).item() for row in rows)
-    assert found.sum().item() == pytest.approx((without - whole) / len(rows), abs=1e-9)
+    orders = [random.order([tuple(slot) for slot in kept.nonzero().tolist()], "shapley", 4, i) for i in range(2)]
+    value = oracles.shapley(model, neurons, any_family.tokenizer, rows, orders).mean(0)
+    found = shapley.score(model, neurons, made, permutations=2, seed=4)
+    assert torch.allclose(found, value, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("combine", ["sum", "product"])
+def test_hybrid(any_family, combine):
+    model, neurons = any_family.model, any_family.neurons
+    surgery.prune(model, neurons, [(0, 1), (0, 3)])
+    kept, made = neurons.kept(model), any_family.batches(4)
+    weights = {"fisher": 1.0, "magnitude": -0.5, "shapley": 2.0}
+    members = {"fisher": {}, "magnitude": {}, "shapley": {"permutations": 2}}
+    expected = torch.zeros(neurons.shape, dtype=torch.float64)
+    expected[kept] = 0.0 if combine == "sum" else 1.0
+    for name, weight in weights.items():
+        ranks = torch.tensor(rankdata(scores.load(name).score(model, neurons, made, **members[name])[kept].numpy()))
+        expected[kept] = expected[kept] + weight * ranks if combine == "sum" else expected[kept] * ranks**weight
+    found = hybrid.score(model, neurons, made, of=weights, combine=combine, members=members)
+    assert (found[~kept] == 0).all() and len(found[kept].unique()) > 1
+    assert torch.allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["mask_gradient", "fisher", "magnitude", "leave_one_out", "hard_concrete", "random"])
@@ -204,6 +222,20 @@ def test_the_cost_is_what_is_run(make_tiny, name, monkeypatch):
     calls = counted(monkeypatch, tiny.model)
     scores.load(name).score(tiny.model, neurons, tiny.batches(4, tokens=10_000), **settings)
     assert (calls["forward"], calls["backward"]) == passes.cost_of_all(tiny.model, neurons, {name: settings})
+
+
+@pytest.mark.parametrize("name", ["mask_gradient", "leave_one_out", "shapley", "hard_concrete"])
+def test_a_score_that_is_not_finite_names_the_neurons(make_tiny, name, monkeypatch):
+    tiny, criterion = make_tiny("bert"), scores.load(name)
+    neurons, nan = neuron_map(tiny.model, GROUP), torch.full((3, GROUPS), float("nan"), dtype=torch.float64)
+    if name == "mask_gradient":
+        monkeypatch.setattr(criterion, "by_layer", lambda mean, normalize: nan)
+    elif name == "hard_concrete":
+        monkeypatch.setattr(criterion, "mean_loss", lambda *_: (0.0, nan))
+    else:
+        monkeypatch.setattr(criterion.Ablation, "losses", lambda self, _: nan[0, :1].expand(len(self.batch.labels)))
+    with pytest.raises(NotFinite, match=f"the score {name} of layer 0, neuron group 0 is nan"):
+        criterion.score(tiny.model, neurons, tiny.batches(2))
 
 
 @pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "llama"])
@@ -264,8 +296,8 @@ def test_through_the_scripts_of_the_workflow(any_family, tmp_path):
     slots = case.neurons.shape[0] * GROUPS
     assert len(table) == slots + 1 and table["heads_left"].iloc[-1] == 0
     assert table["parameters"].is_monotonic_decreasing
-    random = folder / "trials.pt", folder / "trials.csv"
-    random_pruning.main(*arguments, "random", strategy, 0, 1, 3, 1, 100, 4000, 10, *random)
+    files = folder / "trials.pt", folder / "trials.csv"
+    random_pruning.main(*arguments, "random", strategy, 0, 1, 3, 1, 100, 4000, 10, *files)
     trials = pd.read_csv(folder / "trials.csv")
     assert trials["heads_pruned"].tolist() == [0, case.neurons.total // 2, case.neurons.total] * 2
     assert trials["accuracy"].iloc[2] == table["accuracy"].iloc[-1]

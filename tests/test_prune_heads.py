@@ -5,8 +5,10 @@ import copy
 import prune_heads
 import pytest
 import torch
+from conftest import ROOT, Tiny
 from scipy.stats import kendalltau
 
+from gnorm import scores as criteria
 from gnorm import surgery
 from gnorm.evaluate import Evaluation
 from gnorm.rows import resample
@@ -268,3 +270,53 @@ def test_the_same_model_is_never_measured_twice(make_tiny):
     for order, counts in zip((slots, slots[::-1]), found, strict=True):
         model, alone = copy.deepcopy(tiny.model), Evaluation(made, tiny.heads)
         assert counts == [m.correct for _, m in replay(model, tiny.heads, alone, order, (0, 5, 12))]
+
+
+SMALL = {
+    "attribution": {"steps": 1},
+    "hard_concrete": {"steps": 2},
+    "hybrid": {"of": {"gnorm": 1.0, "entropy": -1.0, "magnitude": 1.0}, "members": {}},
+    "shapley": {"permutations": 2},
+}
+CRITERIA = sorted(path.stem for path in (ROOT / "scripts/gnorm/scores").glob("[!_]*.py") if path.stem != "random")
+
+
+@pytest.fixture(scope="module", params=["bert", "albert", "llama"])
+def four_slots(request):
+    """A classifier, one with tied layers, and a language model whose query heads are pruned by group."""
+    size = {"albert": {"layers": 2}, "llama": {"layers": 2, "writes": True}}.get(request.param)
+    made = Tiny(request.param, **(size or {"layers": 2, "heads": 2}))
+    made.rows = [row for row in made.rows if row["label"] is None or row["label"] >= 0][:4]
+    assert made.heads.shape in ((2, 2), (1, 4)) and made.heads.queries == (2 if request.param == "llama" else 1)
+    return made
+
+
+@pytest.mark.parametrize("rescore,scored", [("every_step", [0, 1, 2, 3]), (2, [0, 2]), ("never", [0])])
+@pytest.mark.parametrize("prune", ["lowest", "highest"])
+@pytest.mark.parametrize("name", CRITERIA)
+def test_every_criterion_in_any_direction_and_rescoring(four_slots, name, prune, rescore, scored):
+    model, heads, rows = copy.deepcopy(four_slots.model), four_slots.heads, four_slots.rows
+    strategy = {"score": name, "prune": prune, "rescore": rescore, "settings": SMALL.get(name, {})}
+    score = prune_heads.Scorer(strategy, heads, four_slots.tokenizer, rows[:3], rows[1:], [], 0, 1, 200)
+    made = prune_heads.evaluation_batches(four_slots.tokenizer, rows[1:], score, 200)
+    steps = list(follow(model, heads, Evaluation(made, heads), score, prune, rescore))
+    assert [step.step for step, taken in steps if taken is not None] == scored
+    order = [(step.layer, step.head) for step, _ in steps[1:]]
+    assert sorted(order) == [(row, head) for row in range(heads.shape[0]) for head in range(heads.heads)]
+    left, now = copy.deepcopy(four_slots.model), None
+    for (step, taken), gone in zip(steps, [*order, None], strict=True):
+        assert step.heads_left == heads.left(left)
+        if taken is not None:  # the scores are those of what is left now
+            now = criteria.load(name).score(left, heads, score.batches, **score.settings)
+            assert torch.allclose(taken, now, rtol=1e-9, atol=1e-12) and taken.abs().max() > 0
+            now = taken
+        if gone is None:
+            break
+        slots = [tuple(slot) for slot in heads.kept(left).nonzero().tolist()]
+        best = (min if prune == "lowest" else max)(now[slot] for slot in slots)
+        assert gone == next(slot for slot in slots if now[slot] == best)
+        assert steps[step.step + 1][0].score == best
+        surgery.prune(left, heads, [gone])
+    again = Evaluation(prune_heads.evaluation_batches(four_slots.tokenizer, rows[1:], score, 200), heads)
+    replayed = replay(copy.deepcopy(four_slots.model), heads, again, order, range(5))
+    assert [m.correct for _, m in replayed] == [step.correct for step, _ in steps]

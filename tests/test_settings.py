@@ -262,6 +262,16 @@ MISTAKES = [
     ("strategies.Ae", {"score": "entropy"}, "strategies.Ae: its file names would be those of 'ae'"),
     ("tables", ["Areas"], "tables: there is no table 'Areas'; did you mean 'areas'?"),
     ("strategies.new", {"score": "gnorm", "trials": 3}, "`trials` goes with `score: random`"),
+    (
+        "strategies.random",
+        {"score": "random", "trials": 3, "prune": "lowest"},
+        "strategies.random.prune: a random order has no scores to choose by; leave `prune` out",
+    ),
+    (
+        "strategies.new",
+        {"score": "random", "trials": 3, "rescore": "never"},
+        "strategies.new.rescore: a random order has no scores to choose by; leave `rescore` out",
+    ),
     ("strategies.new", {"score": "gnorm", "settings": {"objectiv": 1}}, "did you mean 'objective'?"),
     ("strategies.a/b", {"score": "gnorm"}, "'a/b'"),
     ("strategies", {}, "strategies: must not be empty"),
@@ -440,9 +450,9 @@ def test_criteria_that_need_attention_do_not_score_neurons(score):
 
 
 def test_strategies_of_neurons_know_their_groups():
-    config = changed("strategies.new", {"score": "fisher", "unit": "neurons"}) | {"neurons": {"group": 32}}
+    config = changed("strategies.new", {"score": "fisher", "unit": "neurons"}) | {"neurons": {"group": 8}}
     found = settings.load(config, ROOT)["models"]["BERT"]["strategies"]
-    assert found["new"]["group"] == 32 and "group" not in found["greedy_gnorm"]
+    assert found["new"]["group"] == 8 and "group" not in found["greedy_gnorm"]
     with pytest.raises(
         UserError, match="models.BERT.checkpoint.feed_forward: 128 neurons are no multiple of neurons.gr"
     ):

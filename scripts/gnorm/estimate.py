@@ -118,6 +118,6 @@ class Watch(logging.Handler):
 
 def watch(plan: Plan, logger: logging.Logger) -> None:
     watcher = Watch(plan, logger)
-    logger.info("%d jobs to do", len(plan.jobs))
+    logger.info(f"{len(plan.jobs)} jobs to do")  # Snakemake's log file has messages as they are, without arguments
     logger.addHandler(watcher)
     threading.Thread(target=watcher.run, daemon=True).start()

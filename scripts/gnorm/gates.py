@@ -26,15 +26,9 @@ class Gates:
     def __init__(self, model: nn.Module, heads: SlotMap):
         self.model, self.heads = model, heads
         self.values = torch.ones(heads.shape, dtype=torch.float64)
-        self._handles: list = []
-        self.attach()
-
-    def attach(self) -> None:
-        """Find the output projections again: pruning may have replaced them."""
-        self.remove()
         self._handles = [
-            self.model.get_submodule(block.output).register_forward_pre_hook(self._hook(row))
-            for row, block in enumerate(self.heads.blocks)
+            model.get_submodule(block.output).register_forward_pre_hook(self._hook(row))
+            for row, block in enumerate(heads.blocks)
         ]
 
     def _hook(self, row: int):

@@ -42,16 +42,17 @@ def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: i
 
 def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
     """Memory that a token of a batch takes, at the peak of a scoring pass or of an entropy pass."""
-    # An entropy pass has attention at full length, or at the longest that the largest batch has room for.
-    positions = getattr(getattr(model, "config", None), "max_position_embeddings", LARGEST["cuda"])
+    batch = LARGEST[model.device.type]
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", batch)
     writes = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     return footprint.bytes_per_token(
         heads.layers,
         heads.heads * heads.queries,
         heads.hidden,
         heads.inner,
-        min(positions, LARGEST[model.device.type]),
+        positions,
         tied=heads.shape[0] < heads.layers,
+        batch=batch,
         size=model.dtype.itemsize,
         vocabulary=0 if writes is None else len(writes.weight),
     )

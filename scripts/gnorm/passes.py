@@ -61,13 +61,17 @@ def of_all(
     seen: Seen | None = None,
     errors: dict[str, torch.Tensor] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The scores of several criteria, by their settings; those that can share a pass do."""
+    """The scores of several criteria, by their settings; those that can share a pass do.
+
+    A criterion made of others comes last, and is given theirs.
+    """
     criteria = {name: scores.load(name) for name in wanted}
     readings = {name: found for name, c in criteria.items() if (found := _reading(c, wanted[name]))}
     found = read(model, heads, batches, readings, seen)
     offered = {"seed": seed, "seen": seen, "errors": errors}
-    for name in wanted:
+    for name in sorted(wanted, key=lambda name: scores.takes(criteria[name], "taken")):
         if name not in readings:
+            offered["taken"] = {other: (wanted[other], score) for other, score in found.items()}
             own = {key: value for key, value in offered.items() if scores.takes(criteria[name], key)}
             found[name] = criteria[name].score(model, heads, batches, **{**own, **wanted[name]})
     return {name: found[name] for name in wanted}
@@ -82,7 +86,8 @@ def cost_of_all(model: nn.Module, heads: SlotMap, wanted: Mapping[str, dict]) ->
         criterion = scores.load(name)
         if name == "hybrid":
             members = {member: settings.get("members", {}).get(member, {}) for member in settings["of"]}
-            costs.append(cost_of_all(model, heads, members))
+            untaken = {member: own for member, own in members.items() if wanted.get(member) != own}
+            costs.append(cost_of_all(model, heads, untaken))
         elif reading := _reading(criterion, settings):
             shared.add(reading.shares)
         else:
@@ -106,7 +111,7 @@ def read(
     found = {}
     for (objective, precision), group in passes.items():
         means = _means(model, heads, batches, objective, precision, group, seen)
-        found |= {name: finite(group[name].finish(mean), name) for name, mean in means.items()}
+        found |= {name: finite(group[name].finish(mean), name, heads) for name, mean in means.items()}
     return {name: found[name] for name in readings}
 
 
@@ -260,6 +265,6 @@ def need_classes(rows: float) -> None:
         )
 
 
-def finite(score: torch.Tensor, name: str) -> torch.Tensor:
-    check_slots(score, f"the score {name}")
+def finite(score: torch.Tensor, name: str, heads: SlotMap) -> torch.Tensor:
+    check_slots(score, f"the score {name}", unit=heads.unit)
     return score

@@ -36,6 +36,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 def load(config: dict, root: Path) -> dict:
     """The configuration with its suite under `models`, defaults filled in; raises `UserError`."""
+    given = config["strategies"] if isinstance(config.get("strategies"), dict) else {}  # before defaults come in
     config = check(config, _schema(root, "config"), "config.yaml")
     if config["suite"] in ("published", "bench"):
         raise UserError(f"config.yaml: suite: {config['suite']!r} names a folder of its own; rename the suite's file")
@@ -45,7 +46,8 @@ def load(config: dict, root: Path) -> dict:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", config["suite"]):
         raise UserError(f"config.yaml: suite: {config['suite']!r} must have letters, digits, _ and - only")
     name = f"suites/{config['suite']}.yaml"
-    suite = check(_read(root / name), _schema(root, "suite"), name)
+    read = _read(root / name)
+    suite = check(read, _schema(root, "suite"), name)
     _check_names(suite["models"], name)
     _check_packages(suite["models"], name)
     corpora = _modules(root, "corpora")
@@ -64,7 +66,7 @@ def load(config: dict, root: Path) -> dict:
     homes = dict.fromkeys(config["strategies"], "config.yaml") | dict.fromkeys(suite["strategies"], name)
     config["strategies"] |= suite.pop("strategies")
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
-    _check_strategies(config, root, homes)
+    _check_strategies(config, given | read.get("strategies", {}), root, homes)
     for model, entry in suite["models"].items():
         _check_counts(entry, suite, config, f"{name}: models.{model}")
         _check_groups(config["strategies"], entry, f"{name}: models.{model}")
@@ -208,8 +210,8 @@ def _with_batch_rows(strategy: dict, rows: int) -> dict:
     return strategy | {"settings": strategy["settings"] | {"batch_rows": rows}}
 
 
-def _check_strategies(config: dict, root: Path, homes: dict[str, str]) -> None:
-    """`homes` has the file that each strategy is in."""
+def _check_strategies(config: dict, given: dict, root: Path, homes: dict[str, str]) -> None:
+    """Strategies with their defaults make sense, and so does what was `given` of them in the files of `homes`."""
     scores = _modules(root, "scores")
     for name, strategy in config["strategies"].items():
         where = f"{homes[name]}: strategies.{name}"
@@ -219,6 +221,9 @@ def _check_strategies(config: dict, root: Path, homes: dict[str, str]) -> None:
             raise UserError(f"{where}: results have a folder of that name; choose another")
         if (strategy["score"] == "random") != ("trials" in strategy):
             raise UserError(f"{where}: `trials` goes with `score: random`, and `score: random` with `trials`")
+        for key in ("prune", "rescore") if strategy["score"] == "random" else ():
+            if key in given[name]:
+                raise UserError(f"{where}.{key}: a random order has no scores to choose by; leave `{key}` out")
         strategy["settings"] = _score_settings(strategy, config, root, where, f"{where}.settings")
         if strategy["unit"] == "neurons":
             strategy["group"] = config["neurons"]["group"]
@@ -321,7 +326,7 @@ def _compared(config: dict, of_suite: dict[str, dict], root: Path, suite: str) -
 def of_attention(config: dict, root: Path) -> list[str]:
     """What of a loaded configuration reads attention matrices, which not every model gives."""
     folder = root / "scripts" / "gnorm" / "scores"
-    read = {s for s in _modules(root, "scores") if imports.constant(folder / f"{s}.py", "NEEDS_ATTENTION", False)}
+    read = {s for s in _modules(root, "scores") if imports.constant(folder / f"{s}.py", "ATTENTION", None)}
     scored = [(f"strategies.{name}", entry["score"], entry["settings"]) for name, entry in config["strategies"].items()]
     scored += [(f"{name} of compare", name, settings) for name, settings in config["compare"].items()]
     return [where for where, score, settings in scored if read & {score, *settings.get("members", {})}]

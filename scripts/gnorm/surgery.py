@@ -25,7 +25,8 @@ transformers.logging.set_verbosity(_verbosity)  # importing TextPruner turns it 
 def prune(model: nn.Module, heads: SlotMap, slots: Iterable[Slot]) -> None:
     """Cut the slots' rows and columns out of the projections: heads with TextPruner where it knows the family.
 
-    A block may lose all its slots. The new projections are frozen and keep the dtype.
+    A block may lose all its slots. The new projections are frozen and keep the dtype, and whatever watched the old
+    ones: gates stay in their place.
     """
     mask = torch.ones(heads.shape)
     for row, head in slots:
@@ -42,7 +43,7 @@ def prune(model: nn.Module, heads: SlotMap, slots: Iterable[Slot]) -> None:
 
 
 def _prune_with_textpruner(model: nn.Module, mask: torch.Tensor) -> None:
-    parameter = next(model.parameters())
+    parameter, before = next(model.parameters()), dict(model.named_modules())
     default = torch.get_default_dtype()
     torch.set_default_dtype(parameter.dtype)  # the projections are rebuilt in the default dtype
     try:
@@ -53,6 +54,10 @@ def _prune_with_textpruner(model: nn.Module, mask: torch.Tensor) -> None:
             TransformerPruner(model, general_config=general).prune(head_mask=mask, save_model=False)
     finally:
         torch.set_default_dtype(default)
+    for name, module in model.named_modules():
+        if module is not before[name]:
+            # The same dictionaries and not copies: whoever holds a handle removes its hook from there.
+            vars(module).update({key: hooks for key, hooks in vars(before[name]).items() if "hook" in key})
 
 
 def _cut_heads(model: nn.Module, heads: HeadMap, row: int, before: torch.Tensor, after: torch.Tensor) -> None:
@@ -146,7 +151,6 @@ def remove_closed(gates: Gates) -> list[Slot]:
     """Prune the slots whose gates are exactly 0; the others keep their gates. Outputs stay what they were."""
     slots = gates.closed
     prune(gates.model, gates.heads, slots)
-    gates.attach()
     return slots
 
 

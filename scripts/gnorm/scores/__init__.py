@@ -4,14 +4,15 @@
 heads), zero for pruned slots. Settings are those of `scores:` in the configuration. Beside it a module has
 `PRUNE`, the end of the scores that is least important, and `PASSES`, how often each row goes forward and backward
 for one score (see `gnorm.effort`). `UNITS` names what it can score, `heads` if it has none: a criterion that needs
-nothing but gates, losses or `of_slots` can score `neurons` too. `NEEDS_ATTENTION` says that it reads attention
-matrices, which not every model gives.
+nothing but gates, losses or `of_slots` can score `neurons` too. `ATTENTION` says that it reads attention matrices,
+which not every model gives: `forward` as they come, `backward` if those of all layers are kept for the way back,
+which takes memory.
 
 A module that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
 A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has
 seen need no evaluation of their own. One that draws at random takes `seed`, one that knows its standard error takes
 a dictionary `errors` and puts it there. One whose pass others can share has `reading(**settings)`, see
-`gnorm.passes`.
+`gnorm.passes`. One made of others takes `taken`: scores that the same call has, each with its settings, by name.
 """
 
 from __future__ import annotations

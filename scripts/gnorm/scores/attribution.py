@@ -23,7 +23,7 @@ from gnorm.passes import attention_weights, finite, need_classes
 
 PRUNE = "lowest"
 PASSES = ("steps * layers", "steps * layers")  # backward to the scaled layer
-NEEDS_ATTENTION = True
+ATTENTION = "backward"
 
 
 def score(
@@ -39,7 +39,7 @@ def score(
         total += torch.einsum("b,blh->lh", weights, found)
         rows += weights.sum().item()
     need_classes(rows)
-    return finite(heads.to_slots(total / rows), "attribution")
+    return finite(heads.to_slots(total / rows), "attribution", heads)
 
 
 def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objective: str) -> torch.Tensor:

@@ -26,7 +26,7 @@ from gnorm.numbers import check_slots
 
 PRUNE = "highest"  # a head that attends evenly everywhere tells the least
 PASSES = ("1", "0")
-NEEDS_ATTENTION = True
+ATTENTION = "forward"
 VARIANTS = ("A", "B", "C")
 
 

@@ -92,7 +92,7 @@ def score(
             seen(batch, logits)
     need_classes(rows)
     # In float64 the product of three norms has room for 1e-100 each.
-    return finite((norms / rows).prod(0), "gnorm")
+    return finite((norms / rows).prod(0), "gnorm", heads)
 
 
 def reading(

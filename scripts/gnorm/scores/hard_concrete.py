@@ -61,7 +61,7 @@ def score(
     found = torch.where(kept, log_alpha.detach(), 0.0)
     off = (trained(found)[kept] == 0).sum().item()
     log.info("hard_concrete: %d of %d gates are closed after %d steps", off, int(kept.sum()), steps)
-    return finite(found, "hard_concrete")
+    return finite(found, "hard_concrete", heads)
 
 
 def sample(log_alpha: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

@@ -39,4 +39,4 @@ def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tenso
     need_classes(rows)
     for slot, value in zip(slots, total / rows, strict=True):
         result[slot] = value
-    return finite(result, "leave_one_out")
+    return finite(result, "leave_one_out", heads)

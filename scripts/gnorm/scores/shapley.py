@@ -44,7 +44,7 @@ def score(
         )
     if errors is not None:
         errors["shapley"] = error
-    return finite(found.mean(0), "shapley")
+    return finite(found.mean(0), "shapley", heads)
 
 
 def samples(model: nn.Module, heads: SlotMap, batches: list[Batch], permutations: int, seed: int) -> torch.Tensor:

@@ -16,7 +16,7 @@ from gnorm.passes import Reading, Seen, attention_products, read
 
 PRUNE = "lowest"
 PASSES = ("1", "1")
-NEEDS_ATTENTION = True
+ATTENTION = "backward"
 
 
 def score(
