@@ -89,6 +89,7 @@ rule make_dataset:
         tokenizer=directory("results/{suite}/{model}/dataset/tokenizer"),
     log:
         "results/{suite}/logs/make_dataset/{model}.log",
+    priority: 2  # all models first: one that is trained last would leave the other cores idle
     conda:
         "../envs/data.yaml"
     threads: 1
@@ -117,6 +118,7 @@ rule make_checkpoint:
         "results/{suite}/logs/make_checkpoint/{model}.log",
     benchmark:
         "results/{suite}/benchmarks/make_checkpoint/{model}.tsv"
+    priority: 2  # likewise
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]

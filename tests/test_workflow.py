@@ -289,8 +289,10 @@ def declared_inputs(smoke) -> dict[str, set[str]]:
         snakemake(smoke, "-n", "--forceall", "--config", f"suite={suite}", "--", "datasets")
         for suite in ("paper", "minilm")
     ]
-    of_mini = ("results/mini/GPT2/speed.csv", "results/mini/solutions/BERT/neurons.mask.csv")
-    fetched.append(snakemake(smoke, "-n", "--forceall", "--config", "suite=mini", "--", *of_mini))
+    neurons = "strategies={neurons: {score: magnitude, unit: neurons}}"
+    for target in ("GPT2/speed.csv", "solutions/BERT/neurons.mask.csv"):
+        options = ("--config", "suite=mini", neurons, "--", f"results/mini/{target}")
+        fetched.append(snakemake(smoke, "-n", "--forceall", *options))
     said = "".join(part for run in (made, *fetched) for part in (run.stdout, run.stderr))
     blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", said, re.M)
     found: dict[str, set[str]] = {}
