@@ -108,8 +108,9 @@ def test_random_workbook(tmp_path):
 def test_tables_are_written_four_ways(tmp_path):
     table = pd.DataFrame({"model": ["a_b"], "share (%)": [12.3456], "heads": [1000], "none": [float("nan")]})
     paths = [str(tmp_path / f"t.{kind}") for kind in ("csv", "md", "tex", "html")]
-    tables.write(table, {"share (%)": 1}, "50% of a_b", *paths)
+    tables.write(table, {"share (%)": 1}, "50% of `a_b` & <more>", *paths)
     assert pd.read_csv(paths[0]).iloc[0, 1] == 12.3456
     assert "| a_b" in open(paths[1]).read() and "12.3 |" in open(paths[1]).read() and "1,000" in open(paths[1]).read()
-    assert r"50\% of a\_b" in open(paths[2]).read() and r"\toprule" in open(paths[2]).read()
+    assert r"50\% of `a\_b`" in open(paths[2]).read() and r"\toprule" in open(paths[2]).read()
     assert "<td class=number>12.3</td>" in open(paths[3]).read()
+    assert "<p>50% of <code>a_b</code> &amp; &lt;more&gt;</p>" in open(paths[3]).read()

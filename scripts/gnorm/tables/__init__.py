@@ -9,6 +9,7 @@ results, see `gnorm.results`) and `make(results, settings)`, which returns a dat
 from __future__ import annotations
 
 import importlib
+import re
 from html import escape
 from pathlib import Path
 from types import ModuleType
@@ -45,15 +46,20 @@ th {{ text-align: left; border-bottom: 2px solid #555 }} .number {{ text-align: 
 """
 
 
+def marked_up(text: str) -> str:
+    """Text for a page; what stands in backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def html(table: pd.DataFrame, numeric: list[bool], caption: str, title: str) -> str:
     """A page that the report can show in place."""
 
     def row(cells, tag):
         marked = zip(cells, numeric, strict=True)
-        return "".join(f"<{tag}{' class=number' if n else ''}>{escape(str(c))}</{tag}>" for c, n in marked)
+        return "".join(f"<{tag}{' class=number' if n else ''}>{marked_up(str(c))}</{tag}>" for c, n in marked)
 
     head, lines = row(table.columns, "th"), (f"<tr>{row(values, 'td')}</tr>" for values in table.values.tolist())
-    body = f"<p>{escape(caption)}</p><table><tr>{head}</tr>" + "\n".join(lines) + "</table>"
+    body = f"<p>{marked_up(caption)}</p><table><tr>{head}</tr>" + "\n".join(lines) + "</table>"
     return PAGE.format(title=escape(title), body=body)
 
 
