@@ -16,7 +16,7 @@ rule compare_criteria:
         "results/{suite}/logs/compare_criteria/{model}.log",
     benchmark:
         "results/{suite}/benchmarks/compare_criteria/{model}.tsv"
-    priority: 1  # the longest job that needs nothing but a checkpoint
+    priority: 1  # the longest job that needs nothing but a checkpoint and its entropies
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]

@@ -19,6 +19,7 @@ rule entropy_shard:
         "results/{suite}/logs/entropy_shard/{model}/{first}-{last}.log",
     benchmark:
         "results/{suite}/benchmarks/entropy_shard/{model}/{first}-{last}.tsv"
+    priority: 1  # the comparison of criteria waits for it
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]

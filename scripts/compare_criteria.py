@@ -18,15 +18,26 @@ from gnorm.trajectory import replay
 
 
 def parts(costs):
-    """Criteria to score in one go: all of a pass forward and back, which they may share, and each of the others."""
+    """Criteria to score in one go: all of a pass forward and back, which they may share, and each of the others.
+
+    Those made of others come last, when theirs are there.
+    """
     cheap = [name for name, passed in costs.items() if max(passed) <= 1]
-    return [part for part in (cheap, *([name] for name in costs if name not in cheap)) if part]
+    alone = sorted(
+        costs.keys() - cheap, key=lambda name: (scores.takes(scores.load(name), "taken"), [*costs].index(name))
+    )
+    return [part for part in (cheap, *([name] for name in alone)) if part]
 
 
-def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tokens):
+def in_batches(settings):
+    """Whether a criterion has batches of its own."""
+    return settings.get("granularity") == "batch"
+
+
+def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tokens, taken):
     """The scores of a run by criterion, and the standard errors of those that know theirs.
 
-    Criteria that read the same batches share passes; entropies are in the shards.
+    Criteria that read the same batches share passes; entropies are in the shards. `taken` are scores of other parts.
     """
     found, errors, together = {}, {}, {}
     rows = read(folder, "calibration")
@@ -35,14 +46,14 @@ def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tok
         criterion = scores.load(name)
         if name == "entropy":
             found[name] = criterion.from_shards(heads, shards, resample(len(read(folder, "entropy")), run, seed))
-        elif settings.get("granularity") == "batch":
+        elif in_batches(settings):
             made = criterion.batches(tokenizer, rows, weights, tokens, **settings)
             found[name] = criterion.score(model, heads, made, **settings)
         else:
             together[name] = settings
     if together:
         made = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
-        found |= passes.of_all(model, heads, made, together, seed + run, errors=errors)
+        found |= passes.of_all(model, heads, made, together, seed + run, errors=errors, taken=taken)
     return found, errors
 
 
@@ -65,6 +76,11 @@ class Progress:
         self.scores |= {(run, name): values for name, values in found.items()}
         self.errors |= {(run, name): values for name, values in errors.items()}
         self.save()
+
+    def taken(self, run, criteria):
+        """A run's scores with their settings, of criteria that read the calibration rows in the batches of all."""
+        own = {name: settings for name, settings in criteria.items() if name != "entropy" and not in_batches(settings)}
+        return {name: (own[name], self.scores[run, name]) for name in own if (run, name) in self.scores}
 
     def measured(self, run, name, pruned, accuracy):
         self.curves.setdefault((run, name), []).append((pruned, accuracy))
@@ -99,7 +115,8 @@ def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memor
     for run, part in progress(todo, "scores", len(todo)):
         if any((run, name) not in done.scores for name in part):
             chosen = {name: criteria[name] for name in part}
-            done.scored(run, *score_part(unpruned, heads, tokenizer, folder, shards, chosen, run, seed, tokens))
+            taken = done.taken(run, criteria)
+            done.scored(run, *score_part(unpruned, heads, tokenizer, folder, shards, chosen, run, seed, tokens, taken))
         for name in part:
             order = in_order(done.scores[run, name], scores.load(name).PRUNE)
             past, model = len(done.curves.get((run, name), [])), copy.deepcopy(unpruned)

@@ -27,8 +27,9 @@ def heads_of(model, attention=""):
     heads = search.confirm(model, head_map(model)) if given else search.find(model)
     if attention and not search.gives_attention(model, heads):
         raise UserError(
-            f"{heads.blocks[0].attention} gives no attention weights with output_attentions, and config.yaml has "
-            f"criteria that need them: leave out {attention}, or take others for them"
+            f"{heads.blocks[0].attention} gives no attention weights with output_attentions, and config.yaml or the "
+            f"suite has criteria that need them: leave out {attention}, or take others for them "
+            "(`compare` may be a list in config.yaml)"
         )
     keep(model, heads)
     return heads

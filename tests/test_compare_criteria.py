@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT
 from scipy.stats import spearmanr
 
-from gnorm import settings
+from gnorm import passes, settings
 from gnorm.curves import area
 from gnorm.figures import criteria as figure
 from gnorm.results import Results, importance
@@ -75,9 +75,28 @@ def test_every_criterion_ranks_every_head(smoke):
 
 
 def test_criteria_of_a_pass_are_scored_together():
-    costs = {"gnorm": (1, 1), "shapley": (31, 0), "magnitude": (0, 0), "hybrid": (2, 1), "fisher": (1, 1)}
+    costs = {"gnorm": (1, 1), "hybrid": (2, 1), "shapley": (31, 0), "magnitude": (0, 0), "fisher": (1, 1)}
     assert compare_criteria.parts(costs) == [["gnorm", "magnitude", "fisher"], ["shapley"], ["hybrid"]]
     assert compare_criteria.parts({"shapley": (31, 0)}) == [["shapley"]]
+
+
+def test_a_hybrid_takes_the_scores_of_its_members(smoke, tmp_path, monkeypatch):
+    """Though it costs too much to be scored with them; entropy, which has rows of its own, is scored for it."""
+    folder, scored = smoke / "results/smoke/BERT", []
+    of_all = passes.of_all
+    monkeypatch.setattr(passes, "of_all", lambda *a, **k: scored.append([*a[3]]) or of_all(*a, **k))
+    monkeypatch.setattr("gnorm.scores.hybrid.of_all", passes.of_all)
+    members = {"shapley": {"permutations": 2}, "fisher": {}, "entropy": {"epsilon": 1e-7, "variant": "C"}}
+    hybrid = {"of": {"shapley": 1, "fisher": 1, "entropy": -1}, "combine": "sum", "members": members}
+    files = SimpleNamespace(**{what: tmp_path / f"{what}.csv" for what in ("scores", "curves", "costs")})
+    shards = sorted((folder / "entropy/shards").glob("*.pt"))
+    where = (str(folder / "dataset"), folder / "checkpoint", shards, {"hybrid": hybrid, **members})
+    compare_criteria.main(*where, 3, 1, 2026, 2048, None, 0, tmp_path / "state.pt", files)
+    assert scored == [["fisher"], ["shapley"], ["hybrid"], ["entropy"]]
+    found = pd.read_csv(files.scores).set_index(["criterion", "layer", "head"])["score"]
+    ranks = {name: found[name].rank() for name in members}
+    expected = ranks["shapley"] + ranks["fisher"] - ranks["entropy"]
+    assert found["hybrid"].tolist() == pytest.approx(expected.tolist())
 
 
 class Killed(Exception):

@@ -407,6 +407,17 @@ def test_a_suite_compares_by_settings_of_its_own(tmp_path):
     assert listed["compare"] == {"shapley": {"permutations": 10}}  # the configuration's list holds for every suite
 
 
+def test_a_batch_of_the_comparisons_own_is_not_the_models(tmp_path):
+    models = yaml.safe_load((ROOT / "suites/smoke.yaml").read_text())["models"]
+    models["BERT"]["batch_rows"] = 4
+    own = {"granularity": "batch", "batch_rows": 8}
+    config = in_suite(tmp_path, models=models, compare={"gnorm": own, "magnitude": {}})
+    config["scores"]["gnorm"]["granularity"] = "batch"
+    found = settings.load(config, tmp_path)["models"]["BERT"]
+    assert found["compare"]["gnorm"]["batch_rows"] == 8
+    assert found["strategies"]["greedy_gnorm"]["settings"]["batch_rows"] == 4
+
+
 def test_suites_compare_every_criterion_or_the_cheap_ones():
     everything = {p.stem for p in (ROOT / "scripts/gnorm/scores").glob("*.py")} - {"__init__", "random"}
     for suite in ("mini", "smoke"):

@@ -21,7 +21,7 @@ from gnorm import effort, imports, paper
 from gnorm.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 
 BENCH_THREADS = 2  # a `device_speed` is relative to the benchmark's machine: so many cores
-START = 5.0  # seconds to start a job that imports torch and transformers, as the README reports
+START = 5.0  # seconds to start a job that imports torch and transformers, on the safe side
 PLAIN = 2.0  # ... and one that does not
 LOAD_MB = 300.0  # of a checkpoint, read and copied in a second: a guess on the safe side
 KEPT = 0.85  # seconds of a step, mean over a whole trajectory, in those of the unpruned model
@@ -428,7 +428,9 @@ class Estimator:
         levels = self.settings["models"][model]["random"]["levels"]
         ways = sum(s["score"] != "random" and s["unit"] == "heads" for s in self.settings["strategies"].values())
         a_pass = self._wall(SMALL_PASS * self.laws.token("forward", self.shapes[model]))
-        a_round = max(SPEED_SECONDS, (self.settings["generation"]["new_tokens"] + 2) * a_pass)  # 2 to warm up
+        writes = self.settings["models"][model]["task"] == "language_model"
+        tokens = self.settings["generation"]["new_tokens"] + 1 if writes else 1
+        a_round = max(SPEED_SECONDS, (tokens + 1) * a_pass)  # and what warms up
         return self.start(model) + SPEED_ROUNDS * levels * ways * a_round
 
     def _matrices(self, model: str) -> bool:

@@ -35,7 +35,7 @@ def stop_point(accuracy: Sequence[float], all_pruned: float, tolerance: float) -
 
     aN is the accuracy with all heads pruned, which a trajectory that ends early does not reach.
     """
-    threshold = accuracy[0] - tolerance * (accuracy[0] - all_pruned)
+    threshold = min(accuracy[0], accuracy[0] - tolerance * (accuracy[0] - all_pruned))  # no head may be worth anything
     # The threshold is rounded: an accuracy equal to it must not fall below by an ulp.
     return max(step for step, value in enumerate(accuracy) if value >= threshold - 1e-12)
 

@@ -60,10 +60,12 @@ def of_all(
     seed: int = 0,
     seen: Seen | None = None,
     errors: dict[str, torch.Tensor] | None = None,
+    taken: Mapping[str, tuple[dict, torch.Tensor]] | None = None,
 ) -> dict[str, torch.Tensor]:
     """The scores of several criteria, by their settings; those that can share a pass do.
 
-    A criterion made of others comes last, and is given theirs.
+    A criterion made of others comes last, and is given theirs, and what was `taken` before of this model on these rows,
+    with its settings.
     """
     criteria = {name: scores.load(name) for name in wanted}
     readings = {name: found for name, c in criteria.items() if (found := _reading(c, wanted[name]))}
@@ -71,7 +73,7 @@ def of_all(
     offered = {"seed": seed, "seen": seen, "errors": errors}
     for name in sorted(wanted, key=lambda name: scores.takes(criteria[name], "taken")):
         if name not in readings:
-            offered["taken"] = {other: (wanted[other], score) for other, score in found.items()}
+            offered["taken"] = {**(taken or {}), **{other: (wanted[other], score) for other, score in found.items()}}
             own = {key: value for key, value in offered.items() if scores.takes(criteria[name], key)}
             found[name] = criteria[name].score(model, heads, batches, **{**own, **wanted[name]})
     return {name: found[name] for name in wanted}

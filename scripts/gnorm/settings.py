@@ -70,16 +70,20 @@ def load(config: dict, root: Path) -> dict:
     for model, entry in suite["models"].items():
         _check_counts(entry, suite, config, f"{name}: models.{model}")
         _check_groups(config["strategies"], entry, f"{name}: models.{model}")
-    config["compare"] = _compared(config, suite.pop("compare"), root, name)
+    compared, home = suite.pop("compare"), name
+    if config["compare"] is not None:  # a list of the configuration holds for every suite
+        compared, home = {criterion: {} for criterion in config["compare"]}, "config.yaml"
+    own_compared = {criterion for criterion, own in compared.items() if "batch_rows" in own}
+    config["compare"] = _compared(compared, config, root, home)
     for entry in suite["models"].values():
         entry["metrics"] = config["metrics"][entry["task"]]
         rows = entry.pop("batch_rows", None)
         entry["strategies"] = {
-            s: strategy if rows is None or s in own_batches else _with_batch_rows(strategy, rows)
+            s: strategy | {"settings": _with_batch_rows(strategy["settings"], None if s in own_batches else rows)}
             for s, strategy in config["strategies"].items()
         }
         entry["compare"] = {
-            criterion: _with_batch_rows({"settings": own}, rows)["settings"] if rows else own
+            criterion: _with_batch_rows(own, None if criterion in own_compared else rows)
             for criterion, own in config["compare"].items()
         }
     for key, package, names in (
@@ -203,11 +207,11 @@ def _check_training(entry: dict, where: str) -> None:
         raise UserError(f"{where}.random.levels: {slots} prunable heads allow at most {slots + 1}, got {levels}")
 
 
-def _with_batch_rows(strategy: dict, rows: int) -> dict:
-    """A strategy with the model's size of a batch, where that means anything."""
-    if strategy["settings"].get("granularity") != "batch":
-        return strategy
-    return strategy | {"settings": strategy["settings"] | {"batch_rows": rows}}
+def _with_batch_rows(settings: dict, rows: int | None) -> dict:
+    """Settings of a score with the model's size of a batch, if it has one and that means anything."""
+    if rows is None or settings.get("granularity") != "batch":
+        return settings
+    return settings | {"batch_rows": rows}
 
 
 def _check_strategies(config: dict, given: dict, root: Path, homes: dict[str, str]) -> None:
@@ -308,11 +312,9 @@ def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict
     return settings | {"members": {name: config["scores"].get(name, {}) for name in settings["of"]}}
 
 
-def _compared(config: dict, of_suite: dict[str, dict], root: Path, suite: str) -> dict[str, dict]:
-    """The criteria to compare with their settings: those that the configuration lists, or else the suite's."""
+def _compared(chosen: dict[str, dict], config: dict, root: Path, home: str) -> dict[str, dict]:
+    """The criteria to compare with all their settings; `chosen` has those that the file `home` gives them."""
     scores, found = _modules(root, "scores"), {}
-    listed = config["compare"]
-    chosen, home = (of_suite, suite) if listed is None else ({name: {} for name in listed}, "config.yaml")
     for name, own in chosen.items():
         if name not in scores:
             raise UserError(f"{home}: compare: there is no {_unknown(name, scores, 'score')}")

@@ -169,7 +169,7 @@ def epsilon_shifts(evidence: Evidence, model: str) -> Found:
 def shards_give_the_mean(evidence: Evidence, model: str) -> Found:
     found = evidence.merged.get(model)
     if not found or pd.isna(found["largest difference"]):
-        raise Missing("of the authors' files alone: add `--config published=PATH`")
+        raise Missing("of the authors' files alone, which `--config published=PATH` reads")
     gaps = found["rows left out"]
     left = "" if pd.isna(gaps) or not gaps else f"; rows left out: {gaps}"
     text = f"{found['shards']} shards, {found['rows']} rows, largest difference {found['largest difference']:.1e}{left}"
@@ -261,7 +261,7 @@ def magnitude_beats_random(evidence: Evidence, model: str) -> Found:
     found, trials = evidence.criteria.get(model), evidence.need(model, "random")
     own = None if found is None else found[(found["criterion"] == "magnitude") & (found["run"] == 0)]
     if own is None or own.empty:
-        raise Missing("add `magnitude` to `compare` in config.yaml")
+        raise Missing("add `magnitude` to `compare` of the suite, or of config.yaml if it has a list")
     reached = area(own["fraction_pruned"].tolist(), own["accuracy"].tolist())
     areas = np.array([area(*trial) for trial in trials])
     text = f"area {reached:.3f} against {areas.mean():.3f}; beats {(areas < reached).mean():.0%} of {len(areas)} trials"
