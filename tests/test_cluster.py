@@ -181,6 +181,17 @@ def test_a_slurm_that_is_here_is_not_touched(tmp_path, monkeypatch):
         cluster.check(etc)
 
 
+def test_what_the_package_brings_is_no_configuration(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "processes", lambda *names: [])
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    (tmp_path / "plugstack.conf.d").mkdir()
+    (tmp_path / "plugstack.conf").write_text("include plugstack.conf.d/*.conf\n")
+    cluster.check(tmp_path)
+    (tmp_path / "gres.conf").write_text("Name=gpu\n")
+    with pytest.raises(cluster.Refused, match="there is a Slurm here"):
+        cluster.check(tmp_path)
+
+
 def test_what_a_killed_test_left_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "processes", lambda *names: [])
     etc, folder = tmp_path / "etc", tmp_path / "left"

@@ -463,7 +463,7 @@ def test_a_searched_decoder_from_its_folder_to_its_export(family, unit, make_tin
         assert steps["parameters"].is_monotonic_decreasing
         trajectories[score] = files[0][0]
     measure_speed.main(
-        folder, model_folder, trajectories, 4, ["tokens_per_second", "repetition"], tmp_path / "speed.csv"
+        folder, model_folder, trajectories, 4, ["tokens_per_second", "repetition"], GENERATION, tmp_path / "speed.csv"
     )
     speeds = pd.read_csv(tmp_path / "speed.csv")
     assert len(speeds) == 12 and (speeds["tokens_per_second"] > 0).all()
