@@ -93,7 +93,7 @@ def test_a_hybrid_takes_the_scores_of_its_members(smoke, tmp_path, monkeypatch):
     where = (str(folder / "dataset"), folder / "checkpoint", shards, {"hybrid": hybrid, **members})
     compare_criteria.main(*where, 3, 1, 2026, 2048, None, 0, tmp_path / "state.pt", files)
     assert scored == [["fisher"], ["shapley"], ["hybrid"], ["entropy"]]
-    found = pd.read_csv(files.scores).set_index(["criterion", "layer", "head"])["score"]
+    found = pd.read_csv(files.scores).set_index(["criterion", "layer", "head"])["score"].sort_index()
     ranks = {name: found[name].rank() for name in members}
     expected = ranks["shapley"] + ranks["fisher"] - ranks["entropy"]
     assert found["hybrid"].tolist() == pytest.approx(expected.tolist())
