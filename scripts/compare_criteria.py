@@ -23,10 +23,9 @@ def parts(costs):
     Those made of others come last, when theirs are there.
     """
     cheap = [name for name, passed in costs.items() if max(passed) <= 1]
-    alone = sorted(
-        costs.keys() - cheap, key=lambda name: (scores.takes(scores.load(name), "taken"), [*costs].index(name))
-    )
-    return [part for part in (cheap, *([name] for name in alone)) if part]
+    others = [name for name in costs if name not in cheap]
+    others.sort(key=lambda name: scores.takes(scores.load(name), "taken"))
+    return [part for part in (cheap, *([name] for name in others)) if part]
 
 
 def in_batches(settings):
