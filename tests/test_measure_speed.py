@@ -150,7 +150,10 @@ def test_a_suite_without_classifiers_entropy_and_magnitude_says_what_to_add(both
     for item, said in (
         ("Greedy-Gnorm beats attention entropy", "add the strategy `ae` to config.yaml"),
         ("Pruning up to 70% of the heads keeps performance", "add the strategy `ae` to config.yaml"),
-        ("Magnitude beats random pruning", "add `magnitude` to `compare` in config.yaml"),
+        (
+            "Magnitude beats random pruning",
+            "add `magnitude` to `compare` of the suite, or of config.yaml if it has a list",
+        ),
         ("Speed rises with pruning", "add the strategy `ae` to config.yaml"),
     ):
         assert verdict.loc[item, ["status", "this run"]].tolist() == ["not run", said]
