@@ -23,6 +23,7 @@ from torch.nn.functional import gelu
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
+from gnorm import UserError
 from gnorm.heads import Block, HeadMap
 
 
@@ -136,8 +137,10 @@ RENAMED = (
 
 def load(folder: str | Path) -> Bert:
     """The classifier in a folder written by `save_pretrained`."""
-    model = Bert(json.loads(Path(folder, "config.json").read_text(encoding="utf-8")))
-    weights = {}
+    config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
+    if config["hidden_act"] != "gelu":
+        raise UserError(f"{folder}: this BERT knows the activation gelu, the checkpoint has {config['hidden_act']!r}")
+    model, weights = Bert(config), {}
     saved = load_file(Path(folder, "model.safetensors"))
     saved.pop("bert.embeddings.position_ids", None)  # 0, 1, 2, ...: older versions of the library saved them
     for name, value in saved.items():

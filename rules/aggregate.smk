@@ -9,7 +9,7 @@ rule exports:
             for s in PUBLISHED.values()
         ],
         [random_workbooks(m) for m in MODELS if WORKBOOKS],
-        [published_entropy(m) for m in MODELS],
+        [published_entropy(m) for m in MODELS if ENTROPY],
         expand("results/{suite}/solutions/{model}/checkpoint", suite=SUITE, model=MODELS),
         expand(
             "results/{suite}/solutions/{model}/{strategy}.mask.csv",

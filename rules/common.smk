@@ -44,7 +44,6 @@ CLASSIFIERS = [name for name in MODELS if TASKS[name] == "classification"]
 TRAINED = [name for name in CLASSIFIERS if MODELS[name]["checkpoint"]["source"] in settings.TRAINED]
 # Models whose speed, or what they write, is measured.
 TIMED = [name for name, entry in MODELS.items() if {*entry["metrics"]} & {*settings.AT_LEVELS}]
-FIGURES = SETTINGS["figures"]["draw"]
 UNITS = {name: entry["unit"] for name, entry in SETTINGS["strategies"].items()}
 # The authors' files are about heads; their names have room for one random strategy.
 OF_HEADS = [name for name in RANKED if UNITS[name] == "heads"]
@@ -57,6 +56,8 @@ MEMORY_MB = (
 )
 # What cannot be had of a model that gives no attention weights: said when its checkpoint is made.
 ATTENTION = ", ".join(settings.of_attention(SETTINGS, ROOT))
+# Whether anything ranks heads by entropy.
+ENTROPY = settings.scores_of(SETTINGS, "entropy") != []
 # Of the configuration what belongs to the machine: no result depends on it.
 MACHINE = ("device_speed", "container")
 BENCH = {
@@ -428,7 +429,7 @@ NEEDS = {
     ],
     "controls": [f"results/{SUITE}/{model}/controls.json" for model in MODELS],
     "gradients": [f"results/{SUITE}/{model}/gradient_change.npz" for model in MODELS],
-    "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS],
+    "entropy": [f"results/{SUITE}/{model}/entropy/diagnostics.json" for model in MODELS if ENTROPY],
     "criteria": [
         f"results/{SUITE}/{model}/criteria/{name}.csv"
         for model in MODELS
@@ -438,11 +439,16 @@ NEEDS = {
 }
 
 
-# A table of something that no model of the suite has is left out.
+# A table of something that no model of the suite has is left out, and so is a figure of what no strategy prunes.
 TABLES = [
     name
     for name in SETTINGS["tables"]
     if all(NEEDS[need] for need in imports.constant(source(f"tables.{name}"), "NEEDS"))
+]
+FIGURES = [
+    name
+    for name in SETTINGS["figures"]["draw"]
+    if imports.constant(source(f"figures.{name.lower()}"), "UNIT", "heads") in UNITS.values()
 ]
 
 

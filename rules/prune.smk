@@ -152,5 +152,6 @@ rule measure_controls:
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
         threads=JOBS["threads"],
+        metrics=step_metrics,
     script:
         "../scripts/measure_controls.py"

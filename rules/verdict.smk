@@ -70,7 +70,7 @@ rule count_parameters:
 
 rule write_verdict:
     input:
-        verdict_inputs,
+        found=verdict_inputs,
         parameters="results/{suite}/paper_parameters.csv",
         code=code("write_verdict"),
     output:

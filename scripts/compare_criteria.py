@@ -8,7 +8,7 @@ import torch
 from gnorm import batches, checkpoints, passes, scores
 from gnorm.curves import counts
 from gnorm.evaluate import Evaluation
-from gnorm.files import atomic
+from gnorm.files import atomic, digest
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
 from gnorm.memory import token_budget
@@ -28,15 +28,11 @@ def parts(costs):
     return [part for part in (cheap, *([name] for name in others)) if part]
 
 
-def in_batches(settings):
-    """Whether a criterion has batches of its own."""
-    return settings.get("granularity") == "batch"
-
-
-def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tokens, taken):
+def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tokens, taken, checkpoint=None):
     """The scores of a run by criterion, and the standard errors of those that know theirs.
 
-    Criteria that read the same batches share passes; entropies are in the shards. `taken` are scores of other parts.
+    Criteria that read the same batches share passes; entropies are in the shards, which must be of the model whose
+    digest `checkpoint` is. `taken` are scores of other parts.
     """
     found, errors, together = {}, {}, {}
     rows = read(folder, "calibration")
@@ -44,10 +40,11 @@ def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tok
     for name, settings in criteria.items():
         criterion = scores.load(name)
         if name == "entropy":
-            found[name] = criterion.from_shards(heads, shards, resample(len(read(folder, "entropy")), run, seed))
-        elif in_batches(settings):
+            entropy_rows = resample(len(read(folder, "entropy")), run, seed)
+            found[name] = criterion.from_shards(heads, shards, entropy_rows, checkpoint)
+        elif scores.batched(criterion, settings):
             made = criterion.batches(tokenizer, rows, weights, tokens, **settings)
-            found[name] = criterion.score(model, heads, made, **settings)
+            found |= passes.of_all(model, heads, made, {name: settings}, seed + run, errors=errors)
         else:
             together[name] = settings
     if together:
@@ -78,8 +75,9 @@ class Progress:
 
     def taken(self, run, criteria):
         """A run's scores with their settings, of criteria that read the calibration rows in the batches of all."""
-        own = {name: settings for name, settings in criteria.items() if name != "entropy" and not in_batches(settings)}
-        return {name: (own[name], self.scores[run, name]) for name in own if (run, name) in self.scores}
+        apart = {name for name, own in criteria.items() if name == "entropy" or scores.batched(scores.load(name), own)}
+        found = {name: own for name, own in criteria.items() if name not in apart and (run, name) in self.scores}
+        return {name: (own, self.scores[run, name]) for name, own in found.items()}
 
     def measured(self, run, name, pruned, accuracy):
         self.curves.setdefault((run, name), []).append((pruned, accuracy))
@@ -93,6 +91,7 @@ def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memor
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    of = digest(checkpoint) if shards else None
     named = [module for name, settings in criteria.items() for module in scores.modules(name, settings)]
     belongs_to = {
         **job("compare_criteria", [checkpoint, folder, *shards], dict.fromkeys(named)),
@@ -115,7 +114,8 @@ def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memor
         if any((run, name) not in done.scores for name in part):
             chosen = {name: criteria[name] for name in part}
             taken = done.taken(run, criteria)
-            done.scored(run, *score_part(unpruned, heads, tokenizer, folder, shards, chosen, run, seed, tokens, taken))
+            found = score_part(unpruned, heads, tokenizer, folder, shards, chosen, run, seed, tokens, taken, of)
+            done.scored(run, *found)
         for name in part:
             order = in_order(done.scores[run, name], scores.load(name).PRUNE)
             past, model = len(done.curves.get((run, name), [])), copy.deepcopy(unpruned)

@@ -6,9 +6,10 @@ from gnorm.logs import start
 from gnorm.results import Results
 
 
-def main(name, root, models, strategies, settings, dpi, png, pdf):
+def main(name, root, models, strategies, settings, dpi, files, png, pdf):
     module = figures.load(name)
-    style.save(module.draw(Results(root, models, strategies, module.NEEDS), settings), png, pdf, dpi)
+    results = Results(root, models, strategies, module.NEEDS, getattr(module, "UNIT", "heads"), files)
+    style.save(module.draw(results, settings), png, pdf, dpi)
 
 
 if __name__ == "__main__":
@@ -20,6 +21,7 @@ if __name__ == "__main__":
         snakemake.params.strategies,
         snakemake.params.settings,
         snakemake.params.dpi,
+        snakemake.input.needs,
         snakemake.output.png,
         snakemake.output.pdf,
     )

@@ -105,6 +105,7 @@ def main(
             points.append(cards.Point(measured.value, measured.correct, others, size, megabytes(size), milliseconds))
         facts = {
             "task": checkpoints.task_of(whole),
+            "queries": heads.queries,
             "evaluated": measured.evaluated,
             "seen": seen(dataset_folder),
             "repeats": REPEATS,

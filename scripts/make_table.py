@@ -5,9 +5,9 @@ from gnorm.logs import start
 from gnorm.results import Results
 
 
-def main(name, root, models, strategies, settings, caption, csv, markdown, latex, page):
+def main(name, root, models, strategies, settings, caption, files, csv, markdown, latex, page):
     module = tables.load(name)
-    results = Results(root, models, strategies, module.NEEDS, getattr(module, "UNIT", "heads"))
+    results = Results(root, models, strategies, module.NEEDS, getattr(module, "UNIT", "heads"), files)
     made = module.make(results, settings)
     tables.write(made, module.DECIMALS, caption, csv, markdown, latex, page)
 
@@ -21,6 +21,7 @@ if __name__ == "__main__":
         snakemake.params.strategies,
         snakemake.params.settings,
         snakemake.params.caption,
+        snakemake.input.needs,
         snakemake.output.csv,
         snakemake.output.markdown,
         snakemake.output.latex,

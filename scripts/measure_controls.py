@@ -1,4 +1,4 @@
-"""Accuracy and size of a model without any heads, without any neurons, and without both, beside the untouched one."""
+"""Metrics and size of a model without any heads, without any neurons, and without both, beside the untouched one."""
 
 import copy
 
@@ -26,7 +26,7 @@ def controls(model):
     return found | {"all neurons": [neurons], "heads and neurons": [heads, neurons]}
 
 
-def main(dataset_folder, checkpoint, tokens, memory_mb, output):
+def main(dataset_folder, checkpoint, tokens, memory_mb, output, metrics=()):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     tokens = token_budget(tokens, unpruned, heads, memory_mb)
@@ -36,8 +36,13 @@ def main(dataset_folder, checkpoint, tokens, memory_mb, output):
         model = copy.deepcopy(unpruned)
         for slots in maps:
             surgery.prune(model, slots, slots.kept(model).nonzero().tolist())
-        measured = Evaluation(made, heads).accuracy(model)
-        found[name] = {"correct": measured.correct, "evaluated": measured.evaluated, "parameters": count(model)}
+        measured = Evaluation(made, heads, wanted=metrics).accuracy(model)
+        found[name] = {
+            "correct": measured.correct,
+            "evaluated": measured.evaluated,
+            "metrics": measured.metrics,
+            "parameters": count(model),
+        }
         log.info("without %s: accuracy %.3f, %d parameters", name, measured.value, found[name]["parameters"])
     write_json(output, found)
 
@@ -51,4 +56,5 @@ if __name__ == "__main__":
         snakemake.params.tokens,
         snakemake.params.memory_mb,
         snakemake.output[0],
+        snakemake.params.metrics,
     )

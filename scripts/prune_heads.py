@@ -33,7 +33,7 @@ class Scorer:
         weights = resample(len(rows), run, seed)
         if shards:  # entropy once, of rows that the shards have already
             self.fixed = self.criterion.from_shards(heads, shards, weights, checkpoint)
-        elif callable(getattr(self.criterion, "batches", None)):
+        elif scores.batched(self.criterion, self.settings):
             self.batches = self.criterion.batches(tokenizer, rows, weights, tokens, **self.settings)
         else:
             self.batches = batches.make(tokenizer, rows, tokens, weights, "calibration rows")

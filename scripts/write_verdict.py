@@ -11,14 +11,14 @@ from gnorm.tables import html
 CAPTION = "Every item of the paper, and of Sentinel-AI's description of its benchmark, that data decide."
 
 
-def of_run(root, models):
-    """What a finished suite holds."""
-    results = Results(root, models, {}, ("tidy", "entropy", "gradients", "criteria", "speeds"))
-    speeds = {model: results.speeds(model) for model in models}
+def of_run(root, models, files):
+    """What a finished suite holds, of `files`."""
+    results = Results(root, models, {}, ("tidy", "entropy", "gradients", "criteria", "speeds"), files=files)
+    entropy, speeds = ({model: read(model) for model in models} for read in (results.entropy, results.speeds))
     return verdict.Evidence(
         tidy=results.tidy(),
         tolerance=verdict.RUN_POINTS,
-        entropy={model: results.entropy(model) for model in models},
+        entropy={model: found for model, found in entropy.items() if found is not None},
         gradients={model: results.gradients(model) for model in models},
         criteria={model: results.criteria(model, "curves") for model in models},
         speeds={model: found for model, found in speeds.items() if found is not None},
@@ -31,8 +31,8 @@ def of_published(root):
     return verdict.Evidence(tidy=pd.read_csv(f"{root}/tidy.csv"), tolerance=verdict.PRINTED, merged=merged)
 
 
-def main(suite, models, run_folder, published_folder, parameters_file, csv, markdown, page):
-    run = of_run(run_folder, models) if run_folder else None
+def main(suite, models, run_folder, published_folder, files, parameters_file, csv, markdown, page):
+    run = of_run(run_folder, models, files) if run_folder else None
     published = of_published(published_folder) if published_folder else None
     table = verdict.decide(models, run, published, pd.read_csv(parameters_file))
     for (part, status), count in table.groupby(["part", "status"], sort=False).size().items():
@@ -53,6 +53,7 @@ if __name__ == "__main__":
         snakemake.params.models,
         snakemake.params.run,
         snakemake.params.published,
+        snakemake.input.found,
         snakemake.input.parameters,
         snakemake.output.csv,
         snakemake.output.markdown,

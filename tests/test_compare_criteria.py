@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT
 from scipy.stats import spearmanr
 
-from gnorm import passes, settings
+from gnorm import UserError, batches, passes, scores, settings
 from gnorm.curves import area
 from gnorm.figures import criteria as figure
 from gnorm.results import Results, importance
@@ -99,6 +99,46 @@ def test_a_hybrid_takes_the_scores_of_its_members(smoke, tmp_path, monkeypatch):
     assert found["hybrid"].tolist() == pytest.approx(expected.tolist())
 
 
+def test_shards_of_another_model_are_refused(smoke, tmp_path):
+    folder, outputs = smoke / "results/smoke/BERT", SimpleNamespace(scores="", curves="", costs="")
+    shards = sorted((smoke / "results/smoke/ALBERT/entropy/shards").glob("*.pt"))
+    where = (str(folder / "dataset"), folder / "checkpoint", shards, {"entropy": {}}, 3, 1, 2026, 2048, None, 0)
+    with pytest.raises(UserError, match="another model"):
+        compare_criteria.main(*where, tmp_path / "state.pt", outputs)
+
+
+@pytest.mark.parametrize("criterion", ["leave_one_out", "magnitude"])
+def test_a_criterion_gets_the_batches_it_asks_for(smoke, tmp_path, monkeypatch, criterion):
+    """Any that has `batches`, not only Gnorm: alone, and with no pass shared."""
+    module, folder, made = scores.load(criterion), smoke / "results/smoke/BERT", []
+
+    def one_row_each(tokenizer, rows, weights, tokens, **settings):
+        made.append(batches.make(tokenizer, rows, 1, weights))
+        return made[-1]
+
+    monkeypatch.setattr(module, "BATCHED", {}, raising=False)
+    monkeypatch.setattr(module, "batches", one_row_each, raising=False)
+    scored, own = [], module.score
+    monkeypatch.setattr(
+        module, "score", lambda model, heads, given, **k: scored.append(given) or own(model, heads, given, **k)
+    )
+    files = SimpleNamespace(**{what: tmp_path / f"{what}.csv" for what in ("scores", "curves", "costs")})
+    where = (
+        str(folder / "dataset"),
+        folder / "checkpoint",
+        [],
+        {"gnorm": {}, criterion: {}},
+        3,
+        1,
+        2026,
+        2048,
+        None,
+        0,
+    )
+    compare_criteria.main(*where, tmp_path / "state.pt", files)
+    assert len(made) == len(scored) == 1 and scored[0] is made[0] and len(made[0]) > 8
+
+
 class Killed(Exception):
     pass
 
@@ -154,7 +194,12 @@ def test_the_table(smoke):
     row = made.query("model == 'BERT' and criterion == 'fisher'").iloc[0]
     assert row["area"] == areas[0] and row["area ±"] == pytest.approx(np.std(areas, ddof=1))
     assert (row["forward"], row["backward"]) == (1, 1)
-    ranks = importance(read(smoke, "BERT", "scores"))
+    scored = read(smoke, "BERT", "scores")
+    of_shapley = scored.query("criterion == 'shapley' and run == 0")
+    expected = of_shapley["error"].median() / of_shapley["score"].std()
+    assert made.query("model == 'BERT' and criterion == 'shapley'")["noise"].iloc[0] == pytest.approx(expected)
+    assert expected > 0 and np.isnan(row["noise"])
+    ranks = importance(scored)
     assert row["like gnorm"] == pytest.approx(spearmanr(ranks["gnorm"], ranks["fisher"]).statistic)
     trials = made.query("model == 'BERT' and criterion == 'random'").iloc[0]
     shown = pd.read_csv(smoke / "results/smoke/tables/areas.csv").query("model == 'BERT' and strategy == 'random'")

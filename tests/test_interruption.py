@@ -23,7 +23,15 @@ pytestmark = pytest.mark.slow
 SUITE = ("--config", "suite=killed", "runs=2")
 MODEL = {
     "dataset": {"source": "generated", "corpus": "finance"},
-    "checkpoint": {"source": "train", "family": "bert", "layers": 4, "heads": 4, "width": 32, "feed_forward": 32},
+    "checkpoint": {
+        "source": "train",
+        "family": "bert",
+        "layers": 4,
+        "heads": 4,
+        "width": 32,
+        "feed_forward": 32,
+        "epochs": 15,  # so many that three kills meet it at work
+    },
     "rows": {"train": 1500, "calibration": 256, "evaluation": 2000},  # so many that a step can be hit
     "shard_rows": 64,
     "random": {"levels": 9, "trials": 3},
@@ -107,17 +115,21 @@ def find(pid, script) -> psutil.Process | None:
 
 
 def killed(tree, targets, script, reached, how):
-    """Run until `reached()`, then kill the job (`job`, `term`) or everything at once (`all`)."""
-    process, job = start(tree, *targets), None
+    """Run until `reached()`, then kill the job that runs then (`job`, `term`) or everything at once (`all`)."""
+    process, job, done = start(tree, *targets), None, False
     try:
-        while not reached() or not job:
+        while not done:
             assert process.poll() is None, (tree / "said.txt").read_text()[-3000:]
+            now = reached()  # before the job is looked for: the one that got there may have ended
             job = job if job and job.is_running() else find(process.pid, script)
+            if now and job and how == "all":
+                os.killpg(process.pid, signal.SIGKILL)
+                done = True
+            elif now and job:
+                with contextlib.suppress(psutil.NoSuchProcess):  # the next one will do
+                    job.send_signal(signal.SIGKILL if how == "job" else signal.SIGTERM)
+                    done = True
             time.sleep(0.002)
-        if how == "all":
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            job.send_signal(signal.SIGKILL if how == "job" else signal.SIGTERM)
         assert process.wait(60) != 0
     finally:
         if process.poll() is None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import measure_speed
 import pandas as pd
@@ -155,9 +156,44 @@ def test_a_suite_without_classifiers_entropy_and_magnitude_says_what_to_add(both
             "add `magnitude` to `compare` of the suite, or of config.yaml if it has a list",
         ),
         ("Speed rises with pruning", "add the strategy `ae` to config.yaml"),
+        ("Epsilon keeps the order of entropies", "add a strategy with `score: entropy` to config.yaml"),
     ):
         assert verdict.loc[item, ["status", "this run"]].tolist() == ["not run", said]
     assert verdict.loc["Greedy-Gnorm beats random pruning", "status"] in ("reproduced", "differs")
+    shutil.rmtree(tree / "results")
+    plan = planned(tree)
+    assert plan["prune_heads"] and not {"entropy_shard", "merge_entropy", "export_entropy"} & set(plan)
+
+
+def test_speeds_of_another_configuration_are_not_read(both, tmp_path, copy_of):
+    """Their files stay, of a model that may have been trained again since."""
+    tree = copy_of(both, tmp_path)
+    config = yaml.safe_load((tree / "config.yaml").read_text())
+    config["metrics"] = {"classification": ["accuracy", "loss"], "language_model": ["accuracy", "perplexity", "loss"]}
+    (tree / "config.yaml").write_text(yaml.safe_dump(config))
+    made = snakemake(tree, "--quiet", "rules", "--", "verdict", "figures/both/Quality.png")
+    assert made.returncode == 0, made.stderr[-5000:]
+    assert (tree / "results/both/DECODER/speed.csv").exists()
+    verdict = pd.read_csv(tree / "results/both/verdict.csv").set_index(["item", "model"])
+    found = verdict.loc[("Speed rises with pruning", "Decoder"), ["status", "this run"]].tolist()
+    assert found == ["not run", "add `tokens_per_second` to `metrics` of its task in config.yaml"]
+
+
+def test_a_tokenizer_that_gives_segments_gives_them_where_the_model_writes(make_tiny):
+    """GPT-2 adds them as tokens: without, it would write as another model than the one that is scored."""
+    tiny = make_tiny("gpt2", writes=True)
+    plain = speed.Writer(tiny.tokenizer, tiny.rows, 48, **GENERATION)(tiny.model)
+    tiny.tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    (batch,) = tiny.batches(4, tokens=10_000)
+    assert "token_type_ids" in batch.inputs
+    writer = speed.Writer(tiny.tokenizer, tiny.rows, 48, **GENERATION)
+    read = writer.prompts
+    for _ in range(24):
+        logits = tiny.model(input_ids=read, token_type_ids=torch.zeros_like(read)).logits
+        read = torch.cat([read, logits[:, -1].argmax(-1, keepdim=True)], dim=1)
+    texts = [tiny.tokenizer.decode(writer._text(ids[4:]), skip_special_tokens=True) for ids in read.tolist()]
+    found = writer(tiny.model)
+    assert list(found.texts) == texts and found.texts != plain.texts
 
 
 def test_a_trajectory_that_ended_early_is_followed_to_its_end(make_tiny):
@@ -228,7 +264,7 @@ def test_one_measurement_lasts_until_its_least_time_has_passed(clock):
 def test_warming_up_is_not_timed(clock, make_tiny, monkeypatch):
     tiny, passes = make_tiny("gpt2", writes=True), []
 
-    def generate(model, prompts, new):
+    def generate(model, prompts, new, segments):
         clock.now += 1000 if not passes else 0.03  # the first pass of a fresh model
         passes.append(new)
         return torch.zeros(len(prompts), new, dtype=torch.long)
@@ -280,7 +316,7 @@ def test_a_model_with_too_few_positions_is_one_line(make_tiny, caplog):
 def test_the_file_has_the_median_round_without_warming_up(clock, make_tiny, monkeypatch, tmp_path):
     tiny, rounds = make_tiny("gpt2", writes=True), iter([0.4, 0.1, 0.2, 0.9, 0.3])
 
-    def generate(model, prompts, new):
+    def generate(model, prompts, new, segments):
         clock.now += 1000 if new == 2 else next(rounds)
         return torch.zeros(len(prompts), new, dtype=torch.long)
 

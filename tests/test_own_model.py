@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from examples import handwritten_bert
-from gnorm import batches, search, surgery
+from gnorm import UserError, batches, search, surgery
 from gnorm.evaluate import Evaluation
 from gnorm.gates import Gates
 from gnorm.neurons import FeedForward, NeuronMap, neuron_map
@@ -140,6 +140,14 @@ def test_a_checkpoint_with_the_positions_that_older_versions_saved(make_tiny, tm
     assert torch.equal(own.positions.weight, weights["bert.embeddings.position_embeddings.weight"])
     save_file({**weights, "bert.other": torch.zeros(1)}, tmp_path / "model.safetensors")
     with pytest.raises(RuntimeError, match="bert.other"):
+        handwritten_bert.load(tmp_path)
+
+
+def test_another_activation_is_refused(make_tiny, tmp_path):
+    tiny = make_tiny("bert")
+    tiny.model.config.hidden_act = "gelu_new"
+    tiny.model.float().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="knows the activation gelu, the checkpoint has 'gelu_new'"):
         handwritten_bert.load(tmp_path)
 
 

@@ -358,10 +358,33 @@ def test_hybrids_that_cannot_be(entry, message):
         settings.load(changed("strategies.new", entry), ROOT)
     assert message in str(caught.value) and str(caught.value).startswith("config.yaml: strategies.new: ")
     config = changed("scores.hybrid", entry["settings"])
-    settings.load(config | {"suite": "paper"}, ROOT)  # nothing uses it
-    with pytest.raises(UserError) as caught:
-        settings.load(config | {"compare": ["gnorm", "hybrid"]}, ROOT)
-    assert message in str(caught.value) and str(caught.value).startswith("config.yaml: scores.hybrid: ")
+    for used in ({"compare": ["gnorm", "hybrid"]}, {"suite": "paper"}):  # nothing there uses it
+        with pytest.raises(UserError) as caught:
+            settings.load(config | used, ROOT)
+        assert message in str(caught.value) and str(caught.value).startswith("config.yaml: scores.hybrid: ")
+
+
+@pytest.mark.parametrize(
+    "checkpoint,generation,said",
+    [
+        ({"width": 40}, {}, "checkpoint.width: 8 heads have 5 columns each, and llama turns them in pairs"),
+        ({"length": 8}, {"prompt_tokens": 8}, "checkpoint.length: 8 positions leave none to write in after a prompt"),
+    ],
+)
+def test_a_decoder_that_could_not_be_trained_or_write(tmp_path, checkpoint, generation, said):
+    copy_workflow(tmp_path)
+    model = {
+        "task": "language_model",
+        "dataset": {"source": "generated", "corpus": "letters"},
+        "checkpoint": {"source": "train", "family": "llama", **checkpoint},
+        "rows": {"train": 10, "calibration": 5, "evaluation": 5},
+    }
+    (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump({"models": {"M": model}}))
+    with pytest.raises(UserError, match=said):
+        settings.load(CONFIG | {"suite": "mine", "generation": generation}, tmp_path)
+    model["checkpoint"] |= {"width": 64, "length": 9}
+    (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump({"models": {"M": model}}))
+    settings.load(CONFIG | {"suite": "mine", "generation": generation}, tmp_path)
 
 
 def test_a_hybrid_takes_no_gradients_of_batches():

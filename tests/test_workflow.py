@@ -107,7 +107,9 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
     assert plan["make_table"] == 9  # those of strategies, and the one of neurons
     untouched = {"make_dataset", "make_checkpoint", "entropy_shard", "find_solution", "measure_controls"}
     assert not untouched & set(plan)
-    made = snakemake(tree, "tables", "exports", "verdict", "figures/smoke/PruningResults.png", *SMOKE)
+    assert not (smoke / "figures/smoke/NeuronPruning.png").exists()
+    drawn = ["figures/smoke/PruningResults.png", "figures/smoke/NeuronPruning.png"]
+    made = snakemake(tree, "tables", "exports", "verdict", *drawn, *SMOKE)
     assert made.returncode == 0, made.stderr[-3000:]
     before, after = smoke / "results/smoke", tree / "results/smoke"
     for name in ("tables/random.csv", "tables/stops.csv", "tables/solutions.csv", "tables/criteria.csv", "verdict.csv"):

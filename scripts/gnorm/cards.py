@@ -25,6 +25,7 @@ def write(
     auto = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification"
     classes = "" if writes else f"Classes: {', '.join(facts['classes'])}. "
     heads, pruned = solution["heads"], solution["heads_pruned"]
+    unit = "heads" if facts["queries"] == 1 else f"groups of {facts['queries']} heads"
     gone: dict[int, list[int]] = {}
     for row, head in solution["pruned_slots"]:
         gone.setdefault(row, []).append(head)
@@ -34,14 +35,14 @@ def write(
         f"pipeline_tag: {'text-generation' if writes else 'text-classification'}",
         "---",
         "",
-        f"# {title}, {pruned} of {heads} attention heads pruned",
+        f"# {title}, {pruned} of {heads} {'attention heads' if unit == 'heads' else unit} pruned",
         "",
-        f"Made by the suite `{suite}`: heads were removed by the strategy `{solution['strategy']}` up to the stop "
+        f"Made by the suite `{suite}`: {unit} were removed by the strategy `{solution['strategy']}` up to the stop "
         f"point ({solution['chosen']}). {_how(facts['zeroed'])}",
         "",
         "| | before | after |",
         "|---|---:|---:|",
-        _line("heads", heads, heads - pruned, "d"),
+        _line(unit, heads, heads - pruned, "d"),
         _line(
             "next-token accuracy (%)" if writes else "accuracy (%)", 100 * before.accuracy, 100 * after.accuracy, ".2f"
         ),
@@ -60,9 +61,9 @@ def write(
         f"medians of {facts['repeats']} on {facts['processor']}, torch threads: {facts['threads']}; tokenizing is left "
         f"out, the two models take turns, rows have {facts['tokens']} tokens, and other work on the machine counts.",
         "",
-        "## Pruned heads",
+        f"## Pruned {unit}",
         "",
-        "| layers | heads pruned | heads kept |",
+        f"| layers | {unit} pruned | kept |",
         "|---|---|---:|",
     ]
     each = heads // sum(len(layers) for layers in shared)

@@ -85,16 +85,17 @@ def neuron_map(model: nn.Module, group: int) -> NeuronMap:
     kind = model.config.model_type
     if not known(model):
         raise UserError(f"no map of neurons for model type {kind!r} (known: {', '.join(sorted(LAYOUTS))})")
-    layout, placed, heads = LAYOUTS[kind], places(model), head_map(model)
-    group = group or heads.inner
-    if heads.inner % group:
-        nearest = min((n for n in range(1, heads.inner + 1) if heads.inner % n == 0), key=lambda n: abs(n - group))
-        raise UserError(f"neurons.group: must divide the {heads.inner} neurons of a layer, got {group}; take {nearest}")
+    layout, placed, hidden = LAYOUTS[kind], places(model), model.config.hidden_size
+    neurons = getattr(model.config, layout.inner) or 4 * hidden  # a head map may come with the model, and not know
+    group = group or neurons
+    if neurons % group:
+        nearest = min((n for n in range(1, neurons + 1) if neurons % n == 0), key=lambda n: abs(n - group))
+        raise UserError(f"neurons.group: must divide the {neurons} neurons of a layer, got {group}; take {nearest}")
     blocks = tuple(
         FeedForward(tuple(f"{name}.{up}" for up in layout.up), f"{name}.{layout.down}", layers)
         for name, layers in placed.items()
     )
-    return NeuronMap(blocks, heads.inner // group, group, heads.hidden, tuple(placed))
+    return NeuronMap(blocks, neurons // group, group, hidden, tuple(placed))
 
 
 def slot_map(model: nn.Module, strategy: Mapping[str, Any]) -> SlotMap:

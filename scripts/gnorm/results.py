@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,8 @@ COLUMNS = (
 class Results:
     """Reads only what a table or figure says it `NEEDS`: the rule has just those as inputs.
 
-    Curves are those of one `unit`: a pruned head and a pruned group of neurons are not the same thing.
+    Curves are those of one `unit`: a pruned head and a pruned group of neurons are not the same thing. `files` are
+    those inputs: of what not every model has, any other file is left over from another configuration.
     """
 
     def __init__(
@@ -35,17 +36,22 @@ class Results:
         strategies: dict[str, dict],
         needs: Sequence[str],
         unit: str = "heads",
+        files: Collection[str] | None = None,
     ):
         self.root = Path(root)
         self.models = models  # name in file names -> title
         self.strategies = strategies
         self.needs = needs
         self.unit = unit
+        self.files = files
 
     def _path(self, need: str, name: str) -> Path:
         if need not in self.needs:
             raise KeyError(f"{need!r} is read but not listed in NEEDS")
         return self.root / name
+
+    def _if_made(self, path: Path) -> Path | None:
+        return path if (path.exists() if self.files is None else str(path) in self.files) else None
 
     def tidy(self) -> pd.DataFrame:
         table = pd.read_csv(self._path("tidy", "tidy.csv"))
@@ -56,8 +62,8 @@ class Results:
 
     def baselines(self, model: str) -> dict | None:
         """Of a model that is trained here."""
-        path = self._path("baselines", f"{model}/baselines.json")
-        return read_json(path) if path.exists() else None
+        path = self._if_made(self._path("baselines", f"{model}/baselines.json"))
+        return read_json(path) if path else None
 
     def controls(self, model: str) -> dict:
         return read_json(self._path("controls", f"{model}/controls.json"))
@@ -82,11 +88,13 @@ class Results:
 
     def speeds(self, model: str) -> pd.DataFrame | None:
         """Of a model whose speed is measured."""
-        path = self._path("speeds", f"{model}/speed.csv")
-        return pd.read_csv(path) if path.exists() else None
+        path = self._if_made(self._path("speeds", f"{model}/speed.csv"))
+        return pd.read_csv(path) if path else None
 
-    def entropy(self, model: str) -> dict:
-        return read_json(self._path("entropy", f"{model}/entropy/diagnostics.json"))
+    def entropy(self, model: str) -> dict | None:
+        """Where anything ranks heads by entropy."""
+        path = self._if_made(self._path("entropy", f"{model}/entropy/diagnostics.json"))
+        return read_json(path) if path else None
 
 
 def read_table(path: str | Path, numbers: Sequence[str]) -> pd.DataFrame:

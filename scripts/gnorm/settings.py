@@ -14,6 +14,7 @@ import jsonschema
 import yaml
 
 from gnorm import UserError, imports, interchange
+from gnorm.scores import asks_for
 
 # Folders that a model, or a random strategy, would share with something else.
 RESERVED_MODELS = (
@@ -65,6 +66,7 @@ def load(config: dict, root: Path) -> dict:
         _check_paths(entry, f"{name}: models.{model}")
     homes = dict.fromkeys(config["strategies"], "config.yaml") | dict.fromkeys(suite["strategies"], name)
     config["strategies"] |= suite.pop("strategies")
+    _hybrid(config["scores"]["hybrid"], config, _modules(root, "scores"), "config.yaml: scores.hybrid")  # used or not
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
     _check_strategies(config, given | read.get("strategies", {}), root, homes)
     for model, entry in suite["models"].items():
@@ -75,8 +77,9 @@ def load(config: dict, root: Path) -> dict:
         compared, home = {criterion: {} for criterion in config["compare"]}, "config.yaml"
     own_compared = {criterion for criterion, own in compared.items() if "batch_rows" in own}
     config["compare"] = _compared(compared, config, root, home)
-    for entry in suite["models"].values():
+    for model, entry in suite["models"].items():
         entry["metrics"] = config["metrics"][entry["task"]]
+        _check_room(entry, config["generation"], f"{name}: models.{model}")
         rows = entry.pop("batch_rows", None)
         entry["strategies"] = {
             s: strategy | {"settings": _with_batch_rows(strategy["settings"], None if s in own_batches else rows)}
@@ -197,6 +200,9 @@ def _check_training(entry: dict, where: str) -> None:
     if checkpoint["width"] % checkpoint["heads"]:
         width, heads = checkpoint["width"], checkpoint["heads"]
         raise UserError(f"{where}.checkpoint.heads: must divide the width {width}, got {heads}")
+    if checkpoint["family"] == "llama" and checkpoint["width"] // checkpoint["heads"] % 2:
+        said = f"{checkpoint['heads']} heads have {checkpoint['width'] // checkpoint['heads']} columns each"
+        raise UserError(f"{where}.checkpoint.width: {said}, and llama turns them in pairs: take an even number")
     groups = checkpoint.get("key_heads", checkpoint["heads"])
     if groups != checkpoint["heads"] and (checkpoint["family"] != "llama" or checkpoint["heads"] % groups):
         said = f"goes with llama and must divide the {checkpoint['heads']} heads, got {groups}"
@@ -205,6 +211,17 @@ def _check_training(entry: dict, where: str) -> None:
     slots = a_layer * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
     if levels > slots + 1:
         raise UserError(f"{where}.random.levels: {slots} prunable heads allow at most {slots + 1}, got {levels}")
+
+
+def _check_room(entry: dict, generation: dict, where: str) -> None:
+    """A model that is trained here to write has room for a prompt and what follows."""
+    checkpoint, prompt = entry["checkpoint"], generation["prompt_tokens"]
+    writes = entry["task"] == "language_model" and {*entry["metrics"]} & {*AT_LEVELS}
+    if writes and checkpoint["source"] == "train" and checkpoint["length"] <= prompt:
+        raise UserError(
+            f"{where}.checkpoint.length: {checkpoint['length']} positions leave none to write in after a prompt of "
+            f"generation.prompt_tokens, {prompt}; change either"
+        )
 
 
 def _with_batch_rows(settings: dict, rows: int | None) -> dict:
@@ -303,10 +320,10 @@ def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict
             raise UserError(f"{where}: of: there is no {_unknown(name, others, 'score')}")
         if not weight:
             raise UserError(f"{where}: of: {name} has the weight 0; leave it out instead")
-        if config["scores"].get(name, {}).get("granularity") == "batch":
-            raise UserError(
-                f"{where}: of: {name} cannot join a hybrid with granularity: batch, which has its own batches"
-            )
+        wanted = imports.constant(imports.PACKAGE / "scores" / f"{name}.py", "BATCHED", None)
+        if asks_for(wanted, config["scores"].get(name, {})):
+            with_these = "".join(f" with {key}: {value}" for key, value in wanted.items())
+            raise UserError(f"{where}: of: {name} cannot join a hybrid{with_these}, as it has batches of its own")
     if len(settings["of"]) < 2:
         raise UserError(f"{where}: of: a hybrid takes at least 2 criteria, got {len(settings['of'])}")
     return settings | {"members": {name: config["scores"].get(name, {}) for name in settings["of"]}}
@@ -329,9 +346,14 @@ def of_attention(config: dict, root: Path) -> list[str]:
     """What of a loaded configuration reads attention matrices, which not every model gives."""
     folder = root / "scripts" / "gnorm" / "scores"
     read = {s for s in _modules(root, "scores") if imports.constant(folder / f"{s}.py", "ATTENTION", None)}
+    return scores_of(config, *read)
+
+
+def scores_of(config: dict, *wanted: str) -> list[str]:
+    """What of a loaded configuration takes one of these scores, by itself or as a member."""
     scored = [(f"strategies.{name}", entry["score"], entry["settings"]) for name, entry in config["strategies"].items()]
     scored += [(f"{name} of compare", name, settings) for name, settings in config["compare"].items()]
-    return [where for where, score, settings in scored if read & {score, *settings.get("members", {})}]
+    return [where for where, score, settings in scored if {*wanted} & {score, *settings.get("members", {})}]
 
 
 def check(value: Any, schema: dict, where: str) -> Any:

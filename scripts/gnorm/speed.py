@@ -62,6 +62,7 @@ class Writer:
             said = "the model has %d positions: %d new tokens a prompt, not generation.new_tokens, %d"
             log.warning(said, positions, room, new_tokens)
         self.tokenizer, self.new = tokenizer, min(new_tokens, room)
+        self.segments = "token_type_ids" in tokenizer.model_input_names  # as where the model is scored
         encoded = [row["input_ids"] for row in batches.encode(tokenizer, rows, "prompts")]
         long_enough = [ids for ids in encoded if len(ids) > prompt_tokens][:prompts]
         if not long_enough:
@@ -76,8 +77,8 @@ class Writer:
 
     def __call__(self, model: nn.Module) -> Measured:
         prompts = self.prompts.to(model.device)
-        generate(model, prompts, min(2, self.new))  # to warm up
-        seconds, written = timed(lambda: generate(model, prompts, self.new), model.device, LEAST_SECONDS)
+        generate(model, prompts, min(2, self.new), self.segments)  # to warm up
+        seconds, written = timed(lambda: generate(model, prompts, self.new, self.segments), model.device, LEAST_SECONDS)
         texts = tuple(self.tokenizer.decode(self._text(ids), skip_special_tokens=True) for ids in written.tolist())
         return Measured(written.numel(), seconds, texts)
 
@@ -101,8 +102,11 @@ class Reader:
 
 
 @torch.inference_mode()
-def generate(model: nn.Module, prompts: torch.Tensor, new: int) -> torch.Tensor:
-    """The `new` most likely tokens after prompts of one length, each given those before it."""
+def generate(model: nn.Module, prompts: torch.Tensor, new: int, segments: bool = False) -> torch.Tensor:
+    """The `new` most likely tokens after prompts of one length, each given those before it.
+
+    `segments` says that the model is told that all tokens are of the first segment, which GPT-2 adds as a token.
+    """
     cache, read, written = Cache(), prompts, []
     taken = inspect.signature(model.forward).parameters
     for at in range(prompts.shape[1], prompts.shape[1] + new):
@@ -112,6 +116,8 @@ def generate(model: nn.Module, prompts: torch.Tensor, new: int) -> torch.Tensor:
             "position_ids": places.unsqueeze(0).expand(len(prompts), -1),
             "cache_position": places,
         }
+        if segments:
+            offered["token_type_ids"] = torch.zeros_like(read)
         known = {name: value for name, value in offered.items() if name in taken}
         logits = model(input_ids=read, past_key_values=cache, use_cache=True, **known).logits[:, -1]
         read = logits.argmax(-1, keepdim=True)

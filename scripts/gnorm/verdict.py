@@ -151,7 +151,7 @@ def gradients_change_elsewhere(evidence: Evidence, model: str) -> Found:
 
 def _diagnostics(evidence: Evidence, model: str) -> dict:
     if model not in evidence.entropy:
-        raise Missing("run `merge_entropy`")
+        raise Missing("add a strategy with `score: entropy` to config.yaml")
     return evidence.entropy[model]
 
 

@@ -12,15 +12,18 @@ NEEDS = ("tidy",)
 
 
 def draw(results: Results, settings: dict):
+    return drawn(results, settings, [name for name, entry in results.strategies.items() if entry["score"] != "random"])
+
+
+def drawn(results: Results, settings: dict, names: list[str], what: str = "heads"):
     tidy = results.tidy()
-    names = [name for name, entry in results.strategies.items() if entry["score"] != "random"]
     figure, axes = panels(len(results.models), settings["columns"])
     for axis, (model, title) in zip(axes, results.models.items(), strict=True):
-        heads = total_heads(tidy, model)
+        total = total_heads(tidy, model)
         for name, its_look in look(names).items():
             if found := curves(tidy, model, name):  # not all are published
                 band(axis, over_runs(found, "heads_pruned"), its_look)
         quality = metric_title("accuracy", settings["tasks"].get(model, "classification"))
-        axis.set(title=title, xlabel=f"pruned heads (of {heads})", ylabel=quality, xlim=(0, heads), ylim=(0, 1.03))
+        axis.set(title=title, xlabel=f"pruned {what} (of {total})", ylabel=quality, xlim=(0, total), ylim=(0, 1.03))
     legend(figure, axes, [label for label, *_ in look(names).values()])
     return figure

@@ -8,7 +8,8 @@ nothing but gates, losses or `of_slots` can score `neurons` too. `ATTENTION` say
 which not every model gives: `forward` as they come, `backward` if those of all layers are kept for the way back,
 which takes memory.
 
-A module that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)`.
+A module that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)` and
+`BATCHED`, the settings that make it need them ({} if any do); it shares no passes, and joins no hybrid, with those.
 A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has
 seen need no evaluation of their own. One that draws at random takes `seed`, one that knows its standard error takes
 a dictionary `errors` and puts it there. One whose pass others can share has `reading(**settings)`, see
@@ -31,6 +32,15 @@ def load(name: str) -> ModuleType:
 def modules(name: str, settings: Mapping) -> list[str]:
     """The modules that a score loads by name: its own, and those of a hybrid's members."""
     return [f"{__name__}.{score}" for score in (name, *settings.get("members", {}))]
+
+
+def batched(criterion: ModuleType, settings: Mapping) -> bool:
+    """Whether a criterion needs batches of its own."""
+    return asks_for(getattr(criterion, "BATCHED", None), settings)
+
+
+def asks_for(wanted: Mapping | None, settings: Mapping) -> bool:
+    return wanted is not None and all(settings.get(key) == value for key, value in wanted.items())
 
 
 def takes(criterion: ModuleType, argument: str) -> bool:

@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 from gnorm import UserError, objectives
-from gnorm.batches import Batch, each, in_order, make, out_of_memory
+from gnorm.batches import Batch, each, in_order, out_of_memory
 from gnorm.heads import HeadMap, projection
 from gnorm.numbers import check_slots
 from gnorm.passes import SCALE, Reading, Seen, backward, finite, need_classes
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 PRUNE = "lowest"
 PASSES = ("1", "1")
+BATCHED = {"granularity": "batch"}
 
 
 def batches(
@@ -46,13 +47,10 @@ def batches(
     rows: Sequence[dict],
     weights: Sequence[int],
     tokens: int,
-    granularity: str = "sentence",
     batch_rows: int = 32,
     **_others,
 ) -> list[Batch]:
-    """By length within the token budget; for `granularity: batch` in dataset order, `batch_rows` each."""
-    if granularity == "sentence":
-        return make(tokenizer, rows, tokens, weights, "calibration rows")
+    """For `granularity: batch`: in dataset order, `batch_rows` each, whatever the token budget."""
     counted = [i for i, weight in enumerate(weights) for _ in range(weight)]
     made = in_order(tokenizer, [rows[i] for i in counted], batch_rows, "calibration rows")
     return [replace(batch, positions=torch.tensor(counted)[batch.positions]) for batch in made]

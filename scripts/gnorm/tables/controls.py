@@ -1,11 +1,12 @@
-"""Accuracy and size of each model with everything of a kind cut out: all heads, all neurons, or both.
+"""Accuracy, other metrics and size of each model with everything of a kind cut out: all heads, all neurons, or both.
 
-What is left without either is embeddings, biases, norms and the classifier. `share` is of the untouched model's
-parameters.
+What is left without either is embeddings, biases, norms and the classifier. Accuracy and perplexity of language models
+are of next tokens. `share` is of the untouched model's parameters.
 """
 
 import pandas as pd
 
+from gnorm.metrics import METRICS, at_steps
 from gnorm.results import Results
 
 NEEDS = ("controls",)
@@ -14,6 +15,7 @@ DECIMALS = {"accuracy (%)": 1, "share (%)": 1}
 
 def make(results: Results, settings: dict) -> pd.DataFrame:
     rows = []
+    wanted = at_steps(name for task in settings["tasks"].values() for name in settings["metrics"][task])
     for model, title in results.models.items():
         found = results.controls(model)
         whole = found["nothing"]["parameters"]
@@ -23,6 +25,7 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
                     "model": title,
                     "removed": removed,
                     "accuracy (%)": 100 * measured["correct"] / measured["evaluated"],
+                    **{METRICS[name].title: measured["metrics"].get(name) for name in wanted},
                     "parameters": measured["parameters"],
                     "share (%)": 100 * measured["parameters"] / whole,
                 }

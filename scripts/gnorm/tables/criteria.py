@@ -4,6 +4,9 @@ Each criterion is taken once on the unpruned model, and heads are pruned in its 
 is measured at the levels of random pruning, whose trials are the last line. `area` is run 0 (of random pruning the
 mean over trials), ± the standard deviation over runs (trials). `forward` and `backward` say how often each calibration
 row goes through the model for one score. `like` is Spearman's correlation with the order of the first criterion.
+`noise` is the median standard error of a head's score, of criteria that know theirs, over the standard deviation of the
+scores among heads: near 1 the order is chance, and more samples would give another. Accuracy of language models is of
+next tokens.
 """
 
 import pandas as pd
@@ -20,18 +23,26 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
     for model, title in results.models.items():
         costs = results.criteria(model, "costs").set_index("criterion")
         found = results.criteria(model, "curves")
-        ranks = importance(results.criteria(model, "scores"))
+        scores = results.criteria(model, "scores")
+        ranks = importance(scores)
         for name in costs.index:
             runs = [curve for _, curve in found[found["criterion"] == name].groupby("run")]
             row = {"model": title, "criterion": name, **measured(runs, runs[:1])}
             like = ranks[ranks.columns[0]].corr(ranks[name])
-            rows.append(row | {"like": like} | costs.loc[name].to_dict())
+            first = scores[(scores["criterion"] == name) & (scores["run"] == 0)]
+            rows.append(row | {"like": like, "noise": noise(first)} | costs.loc[name].to_dict())
         for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
             trials = curves(tidy, model, name)
             rows.append({"model": title, "criterion": name, **measured(trials, trials), "forward": 0, "backward": 0})
     first = f"like {rows[0]['criterion']}"
     table = pd.DataFrame(rows).rename(columns={"like": first})
     return table.astype({"forward": "Int64", "backward": "Int64"})
+
+
+def noise(scored: pd.DataFrame) -> float:
+    """NaN where no standard error is known, or all heads score the same."""
+    spread = scored["score"].std()
+    return scored["error"].median() / spread if spread else float("nan")
 
 
 def measured(found: list[pd.DataFrame], shown: list[pd.DataFrame]) -> dict[str, float]:
