@@ -117,6 +117,23 @@ def test_other_errors_are_not_taken_for_full_memory(make_tiny):
         score(tiny, tiny.batches(4))
 
 
+def test_where_onednn_makes_no_more_kernels_it_is_left_out(make_tiny, monkeypatch, caplog):
+    """Its failure sticks, so that no batch would be small enough."""
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)  # and put back afterwards
+    tiny = make_tiny("bert")
+    expected = score(tiny, tiny.batches(4))
+
+    def work(_module, _args):
+        if torch.backends.mkldnn.enabled:
+            raise RuntimeError("could not create a primitive")
+
+    tiny.model.register_forward_pre_hook(work)
+    made = tiny.batches(4)
+    before = len(made)
+    assert torch.equal(score(tiny, made), expected) and len(made) == before
+    assert "oneDNN found no memory for a kernel" in caplog.text and "halved" not in caplog.text
+
+
 REAL = """
 import resource, sys
 sys.path[:0] = ["tests", "scripts"]

@@ -7,7 +7,8 @@ import make_checkpoint
 import pandas as pd
 import pytest
 import torch
-from conftest import FAMILIES, OTHERS
+import yaml
+from conftest import FAMILIES, OTHERS, copy_workflow, planned, snakemake
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
@@ -304,6 +305,42 @@ def test_criteria_that_need_attention_weights_are_refused_where_a_model_gives_no
         taken(model, attention=named)
     assert "\n" not in str(caught.value)
     taken(tiny_opt(taken.words), attention=named)  # gives them
+
+
+def test_a_model_without_attention_weights_runs_to_the_report(make_tiny, tmp_path):
+    """With what its refusal says to leave out left out."""
+    tree, tiny = copy_workflow(tmp_path / "tree"), make_tiny("roberta")
+    model, by_hand = tiny_ctrl(len(tiny.tokenizer))
+    keep(model, by_hand)
+    model.config.id2label = {0: "no", 1: "yes"}
+    model.save_pretrained(tree / "own")
+    tiny.tokenizer.save_pretrained(tree / "own")
+    rows = pd.DataFrame({"text": [row["text"] for row in tiny.rows], "said": ["no", "yes"] * (len(tiny.rows) // 2)})
+    rows.to_csv(tree / "own.csv", index=False)
+    columns = {"text": "text", "label": "said", "classes": ["no", "yes"], "distinct": False}
+    entry = {
+        "dataset": {"source": "file", "path": "own.csv", **columns},
+        "checkpoint": {"source": "local", "path": "own"},
+        "rows": {"calibration": 8, "evaluation": 20},
+        "random": {"levels": 3},
+    }
+    (tree / "suites/own.yaml").write_text(yaml.safe_dump({"runs_per_job": 2, "models": {"CTRL": entry}}))
+    config = yaml.safe_load((tree / "config.yaml").read_text()) | {"suite": "own", "runs": 2}
+    config["strategies"]["random"] |= {"trials": 2}
+    (tree / "config.yaml").write_text(yaml.safe_dump(config))
+    refused = snakemake(tree, "checkpoints")
+    assert refused.returncode
+    assert "leave out strategies.ae, strategies.inverse_ae, taylor of compare, entropy of compare" in refused.stderr
+    for name in ("ae", "inverse_ae"):
+        del config["strategies"][name]
+    config["compare"] = ["gnorm", "fisher", "magnitude"]
+    (tree / "config.yaml").write_text(yaml.safe_dump(config))
+    made = snakemake(tree)
+    assert made.returncode == 0, made.stderr[-3000:]
+    verdict = pd.read_csv(tree / "results/own/verdict.csv").set_index("item")["this run"]
+    assert verdict["Epsilon keeps the order of entropies"] == "add a strategy with `score: entropy` to config.yaml"
+    assert (tree / "results/own/report.html").exists() and not (tree / "results/own/CTRL/entropy").exists()
+    assert not (tree / "results/own/tables/entropy.csv").exists() and planned(tree) == {}
 
 
 def test_a_pruned_model_of_a_searched_family_is_refused_for_being_pruned(taken, tmp_path):

@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # importing transformers takes seconds, and some rules only n
     from transformers import PreTrainedTokenizerBase
 
 
+# What oneDNN says where it finds no room for a kernel's code. Its generator of code remembers the error, so that every
+# kernel after it fails too, however much memory there is by then.
+NO_KERNEL = "create a primitive"
+
 Result = TypeVar("Result")
 
 
@@ -169,7 +173,8 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
             except Exception as error:
                 if not out_of_memory(error):
                     raise
-                if len(batch.labels) == 1:
+                broken = NO_KERNEL in str(error) and torch.backends.mkldnn.enabled
+                if len(batch.labels) == 1 and not broken:
                     message = f"a single row of {batch.tokens} tokens does not fit into memory ({error})"
                     raise UserError(message) from error
             else:
@@ -180,6 +185,10 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
+            if broken:
+                torch.backends.mkldnn.enabled = False
+                log.warning("oneDNN found no memory for a kernel and makes no more: torch goes on without it")
+                continue
             budget = batch.tokens // 2
             log.warning("out of memory with %d tokens: the budget is halved to %d", batch.tokens, budget)
         batches[i : i + 1] = batch.halves()
@@ -193,7 +202,7 @@ def out_of_memory(error: Exception) -> bool:
         "bad_alloc",
         "ALLOC_FAILED",
         "out of memory",
-        "create a primitive",
+        NO_KERNEL,
         "create a memory",
     )
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
