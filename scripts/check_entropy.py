@@ -8,6 +8,7 @@ from gnorm.files import atomic, load_tensors
 from gnorm.logs import log, start
 
 SAME = 1e-6  # the published means are float32
+COLUMNS = ["model", "shards", "rows", "rows left out", "largest difference", "same"]
 
 
 def mean_of(path):
@@ -102,7 +103,7 @@ def main(models, check_file, ranks_file):
         entropy = joined if joined is not None else published
         ranked += [(model, *row) for row in ranks(entropy, tied(curve_file, len(entropy)))]
     with atomic(check_file) as temporary:
-        pd.DataFrame(checks).to_csv(temporary, index=False)
+        pd.DataFrame(checks, columns=COLUMNS).to_csv(temporary, index=False)
     with atomic(ranks_file) as temporary:
         pd.DataFrame(ranked, columns=["model", "layer", "head", "entropy", "rank"]).to_csv(temporary, index=False)
 

@@ -69,9 +69,9 @@ def main(
         make = MADE[checkpoint["source"]]
         model = make(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed, progress)
     else:
-        model, tokenizer = checkpoints.load(checkpoint["path"])
+        model, own = checkpoints.load(checkpoint["path"])
         checkpoints.check_task(model, task, classes)
-        if task == "language_model" and "token_type_ids" in tokenizer.model_input_names:
+        if task == "language_model" and "token_type_ids" in own.model_input_names:
             log.warning(
                 "the tokenizer gives token_type_ids, and the model will get them, also to write: if it was trained "
                 "without, take them out of model_input_names in tokenizer_config.json"

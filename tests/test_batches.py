@@ -131,6 +131,12 @@ def test_where_onednn_makes_no_more_kernels_it_is_left_out(make_tiny, monkeypatc
     made = tiny.batches(4)
     before = len(made)
     assert torch.equal(score(tiny, made), expected) and len(made) == before
+    torch.backends.mkldnn.enabled = True
+    gnorm.score(tiny.model, tiny.heads, tiny.batches(4), granularity="batch")  # batches that are never cut
+    torch.backends.mkldnn.enabled = True
+    evaluation = Evaluation(tiny.batches(4), tiny.heads, memory_mb=100)
+    evaluation.accuracy(tiny.model)
+    assert evaluation.kept_layers  # for nothing but want of memory are they given up
     assert "oneDNN found no memory for a kernel" in caplog.text and "halved" not in caplog.text
 
 

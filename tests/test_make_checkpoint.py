@@ -10,6 +10,9 @@ import torch
 import yaml
 from conftest import FAMILIES, OTHERS, copy_workflow, planned, snakemake
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -17,6 +20,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    PreTrainedTokenizerFast,
 )
 
 from gnorm import UserError, checkpoints, pruned, surgery
@@ -305,6 +309,22 @@ def test_criteria_that_need_attention_weights_are_refused_where_a_model_gives_no
         taken(model, attention=named)
     assert "\n" not in str(caught.value)
     taken(tiny_opt(taken.words), attention=named)  # gives them
+
+
+def test_the_tokenizer_is_kept_as_it_came(tmp_path):
+    """One without a padding token gets one where rows are batched; saved, that would be special and split words."""
+    words = Tokenizer(WordLevel({"a": 0, "cat": 1, "sat": 2, "[UNK]": 3}, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
+    config = AutoConfig.for_model("gpt2", vocab_size=4, n_embd=8, n_layer=1, n_head=2, n_positions=8)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "own")
+    tokenizer.save_pretrained(tmp_path / "own")
+    write_json(tmp_path / "splits.json", {"classes": []})
+    files = tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json"
+    entry = {"source": "local", "path": str(tmp_path / "own")}
+    make_checkpoint.main(str(tmp_path), tmp_path / "own", entry, 1, *files, "language_model")
+    _, kept = checkpoints.load(tmp_path / "out", on="cpu")
+    assert kept("a cat sat")["input_ids"] == [0, 1, 2] and kept.decode([0, 1], skip_special_tokens=True) == "a cat"
 
 
 def test_a_model_without_attention_weights_runs_to_the_report(make_tiny, tmp_path):

@@ -162,7 +162,7 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
     """Every batch with what `work` makes of it.
 
     Where memory runs out the token budget is halved: the batch, and those after it that are over the
-    new budget, are cut in two, and stay so in `batches`.
+    new budget, are cut in two, and stay so in `batches`. Where oneDNN breaks, the batch is tried again without it.
     """
     budget, i = None, 0
     while i < len(batches):
@@ -173,7 +173,7 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
             except Exception as error:
                 if not out_of_memory(error):
                     raise
-                broken = NO_KERNEL in str(error) and torch.backends.mkldnn.enabled
+                broken = kernels_broke(error)
                 if len(batch.labels) == 1 and not broken:
                     message = f"a single row of {batch.tokens} tokens does not fit into memory ({error})"
                     raise UserError(message) from error
@@ -192,6 +192,11 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
             budget = batch.tokens // 2
             log.warning("out of memory with %d tokens: the budget is halved to %d", batch.tokens, budget)
         batches[i : i + 1] = batch.halves()
+
+
+def kernels_broke(error: Exception) -> bool:
+    """Whether oneDNN had no memory for a kernel, which it will not get over."""
+    return NO_KERNEL in str(error) and torch.backends.mkldnn.enabled
 
 
 def out_of_memory(error: Exception) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from gnorm import metrics
-from gnorm.batches import Batch, each, out_of_memory
+from gnorm.batches import Batch, each, kernels_broke, out_of_memory
 from gnorm.heads import SlotMap
 from gnorm.logs import log
 from gnorm.metrics import Predictions
@@ -106,7 +106,7 @@ class Evaluation:
             try:
                 return self._predict(model, batch)
             except (RuntimeError, MemoryError) as error:
-                if not (self.kept_layers and out_of_memory(error)):
+                if not (self.kept_layers and out_of_memory(error)) or kernels_broke(error):
                     raise
             log.warning("out of memory: outputs of layers are not kept any longer")
             self.kept_layers = ()

@@ -307,7 +307,15 @@ def _score_settings(plan: dict, config: dict, root: Path, where: str, own_are: s
         checked = check(own, schema, own_are)
         own = {key: checked[key] for key in own}
     found = {**config["scores"].get(score, {}), **own}
-    return _hybrid(found, config, _modules(root, "scores"), where) if score == "hybrid" else found
+    if score != "hybrid":
+        return found
+    found = _hybrid(found, config, _modules(root, "scores"), where)
+    for name, settings in found["members"].items():
+        wanted = imports.constant(root / "scripts" / "gnorm" / "scores" / f"{name}.py", "BATCHED", None)
+        if asks_for(wanted, settings):
+            with_these = "".join(f" with {key}: {value}" for key, value in wanted.items())
+            raise UserError(f"{where}: of: {name} cannot join a hybrid{with_these}, as it has batches of its own")
+    return found
 
 
 def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict:
@@ -320,10 +328,6 @@ def _hybrid(settings: dict, config: dict, scores: list[str], where: str) -> dict
             raise UserError(f"{where}: of: there is no {_unknown(name, others, 'score')}")
         if not weight:
             raise UserError(f"{where}: of: {name} has the weight 0; leave it out instead")
-        wanted = imports.constant(imports.PACKAGE / "scores" / f"{name}.py", "BATCHED", None)
-        if asks_for(wanted, config["scores"].get(name, {})):
-            with_these = "".join(f" with {key}: {value}" for key, value in wanted.items())
-            raise UserError(f"{where}: of: {name} cannot join a hybrid{with_these}, as it has batches of its own")
     if len(settings["of"]) < 2:
         raise UserError(f"{where}: of: a hybrid takes at least 2 criteria, got {len(settings['of'])}")
     return settings | {"members": {name: config["scores"].get(name, {}) for name in settings["of"]}}

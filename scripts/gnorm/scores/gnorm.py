@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 from gnorm import UserError, objectives
-from gnorm.batches import Batch, each, in_order, out_of_memory
+from gnorm.batches import Batch, each, in_order, kernels_broke, out_of_memory
 from gnorm.heads import HeadMap, projection
 from gnorm.numbers import check_slots
 from gnorm.passes import SCALE, Reading, Seen, backward, finite, need_classes
@@ -73,7 +73,9 @@ def score(
         try:
             return squared_block_norms(model, heads, batch.to(model.device), objective, granularity, precision)
         except (RuntimeError, MemoryError) as error:
-            if granularity == "batch" and out_of_memory(error):  # its batches are part of the definition
+            if (
+                granularity == "batch" and out_of_memory(error) and not kernels_broke(error)
+            ):  # its batches are part of the definition
                 size = len(batch.labels)
                 message = f"{size} rows do not fit into memory: lower scores.gnorm.batch_rows, or granularity: sentence"
                 raise UserError(message) from error
