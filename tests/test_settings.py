@@ -61,6 +61,12 @@ def test_the_shipped_configuration_is_what_the_schema_defaults_to():
     assert settings.load(bare, ROOT) == settings.load(CONFIG, ROOT)
 
 
+@pytest.mark.parametrize("config", [None, [], "mini", 3])
+def test_a_configuration_that_is_no_mapping(config):
+    with pytest.raises(UserError, match="^config.yaml: must be of type object, got"):
+        settings.load(config, ROOT)
+
+
 def test_exponents_are_numbers():
     found = settings.load(changed("scores.entropy.epsilon", "1e-6"), ROOT)
     assert found["scores"]["entropy"]["epsilon"] == 1e-6

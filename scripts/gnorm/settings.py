@@ -37,8 +37,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 def load(config: dict, root: Path) -> dict:
     """The configuration with its suite under `models`, defaults filled in; raises `UserError`."""
-    given = config["strategies"] if isinstance(config.get("strategies"), dict) else {}  # before defaults come in
-    config = check(config, _schema(root, "config"), "config.yaml")
+    as_given, config = config, check(config, _schema(root, "config"), "config.yaml")
     if config["suite"] in ("published", "bench"):
         raise UserError(f"config.yaml: suite: {config['suite']!r} names a folder of its own; rename the suite's file")
     available = sorted(p.stem for p in (root / "suites").glob("*.yaml"))
@@ -68,7 +67,8 @@ def load(config: dict, root: Path) -> dict:
     config["strategies"] |= suite.pop("strategies")
     _hybrid(config["scores"]["hybrid"], config, _modules(root, "scores"), "config.yaml: scores.hybrid")  # used or not
     own_batches = {s for s, strategy in config["strategies"].items() if "batch_rows" in strategy["settings"]}
-    _check_strategies(config, given | read.get("strategies", {}), root, homes)
+    given = as_given["strategies"] | read.get("strategies", {})  # before defaults came in
+    _check_strategies(config, given, root, homes)
     for model, entry in suite["models"].items():
         _check_counts(entry, suite, config, f"{name}: models.{model}")
         _check_groups(config["strategies"], entry, f"{name}: models.{model}")
