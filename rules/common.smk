@@ -57,7 +57,7 @@ MEMORY_MB = (
 # What cannot be had of a model that gives no attention weights: said when its checkpoint is made.
 ATTENTION = ", ".join(settings.of_attention(SETTINGS, ROOT))
 # Whether anything ranks heads by entropy.
-ENTROPY = settings.scores_of(SETTINGS, "entropy") != []
+ENTROPY = bool(settings.scores_of(SETTINGS, "entropy"))
 # Of the configuration what belongs to the machine: no result depends on it.
 MACHINE = ("device_speed", "container")
 BENCH = {

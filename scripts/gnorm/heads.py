@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import nn
+from transformers import PretrainedConfig
 from transformers.pytorch_utils import Conv1D
 
 from gnorm import UserError
@@ -323,7 +324,7 @@ def head_map(model: nn.Module) -> HeadMap:
         blocks,
         hidden=config.hidden_size,
         layer_names=tuple(placed),
-        inner=getattr(config, layout.inner) or 0,
+        inner=neurons_of(config),
         causal=layout.causal,
         counts=dict.fromkeys(layout.counts, 1) | dict.fromkeys(layout.sizes, slots["width"]),
         repeats=layout.repeats,
@@ -331,6 +332,11 @@ def head_map(model: nn.Module) -> HeadMap:
         reloads=layout.reloads,
         **slots,
     )
+
+
+def neurons_of(config: PretrainedConfig) -> int:
+    """Neurons of a feed-forward layer of a known family."""
+    return getattr(config, LAYOUTS[config.model_type].inner) or 4 * config.hidden_size
 
 
 def places(model: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -16,7 +16,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from gnorm import UserError
-from gnorm.heads import LAYOUTS, SlotMap, head_map, places
+from gnorm.heads import LAYOUTS, SlotMap, head_map, neurons_of, places
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def neuron_map(model: nn.Module, group: int) -> NeuronMap:
     if not known(model):
         raise UserError(f"no map of neurons for model type {kind!r} (known: {', '.join(sorted(LAYOUTS))})")
     layout, placed, hidden = LAYOUTS[kind], places(model), model.config.hidden_size
-    neurons = getattr(model.config, layout.inner) or 4 * hidden  # a head map may come with the model, and not know
+    neurons = neurons_of(model.config)  # not the head map's: one that came with the model need not know
     group = group or neurons
     if neurons % group:
         nearest = min((n for n in range(1, neurons + 1) if neurons % n == 0), key=lambda n: abs(n - group))

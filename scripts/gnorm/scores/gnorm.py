@@ -73,9 +73,8 @@ def score(
         try:
             return squared_block_norms(model, heads, batch.to(model.device), objective, granularity, precision)
         except (RuntimeError, MemoryError) as error:
-            if (
-                granularity == "batch" and out_of_memory(error) and not kernels_broke(error)
-            ):  # its batches are part of the definition
+            # Its batches are part of the definition, and are never cut.
+            if granularity == "batch" and out_of_memory(error) and not kernels_broke(error):
                 size = len(batch.labels)
                 message = f"{size} rows do not fit into memory: lower scores.gnorm.batch_rows, or granularity: sentence"
                 raise UserError(message) from error
