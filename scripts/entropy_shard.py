@@ -7,6 +7,7 @@ from gnorm.files import digest, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import progress, start
 from gnorm.memory import token_budget
+from gnorm.numbers import Checks
 from gnorm.rows import read
 from gnorm.scores.entropy import VARIANTS, of_rows
 
@@ -16,17 +17,23 @@ def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, memo
     heads = head_map(model)
     rows = read(dataset_folder, "entropy")[first : last + 1]
     made = batches.make(tokenizer, rows, token_budget(tokens, model, heads, memory_mb), what="entropy rows")
-    shape = (heads.layers, heads.heads)
-    ranked = torch.zeros(len(rows), *shape, dtype=torch.float64)
-    sums = {v: torch.zeros(shape, dtype=torch.float64) for v in VARIANTS}
-    nan, inf = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
-    work = batches.each(made, lambda batch: of_rows(model, heads, batch, epsilon))
+    shape, checks = (heads.layers, heads.heads), Checks(model, heads)
+    on_device = {"device": model.device}
+    sums = {v: torch.zeros(shape, dtype=torch.float64, **on_device) for v in VARIANTS}
+    nan, inf = torch.zeros(shape, dtype=torch.int64, **on_device), torch.zeros(shape, dtype=torch.int64, **on_device)
+    work = batches.each(made, lambda batch: of_rows(model, heads, batch, epsilon, checks))
+    order, parts = [], []
     for batch, found in progress(work, "batch", len(made)):
-        ranked[batch.positions] = found.values[variant].cpu()
+        order += batch.positions.tolist()
+        parts.append(found.values[variant])
         for v in VARIANTS:
-            sums[v] += found.values[v].sum(0).cpu()
-        nan += (found.nan > 0).sum(0).cpu()
-        inf += (found.inf > 0).sum(0).cpu()
+            sums[v] += found.values[v].sum(0)
+        nan += (found.nan > 0).sum(0)
+        inf += (found.inf > 0).sum(0)
+    checks.look()
+    ranked = torch.zeros(len(rows), *shape, dtype=torch.float64)
+    ranked[order] = torch.cat(parts).cpu()
+    sums, nan, inf = {v: total.cpu() for v, total in sums.items()}, nan.cpu(), inf.cpu()
     save_tensors(
         output,
         {

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from gnorm import batches, checkpoints, scores
-from gnorm.evaluate import Evaluation, predictions_by_row
+from gnorm.evaluate import Evaluation, Outcomes
 from gnorm.files import atomic, digest, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import log, start
@@ -49,17 +49,12 @@ class Scorer:
     def __call__(self, model):
         if self.fixed is not None:
             return self.fixed, {}
-        known = {}
-
-        def seen(batch, logits):
-            for position, found in predictions_by_row(batch, logits).items():
-                if (row := self.rows[position]["row"]) in self.shared:
-                    known[self.shared[row]] = found
-
-        settings = {**self.settings, "seen": seen} if self.shared else self.settings
+        predicted = Outcomes(model, self.heads)
+        settings = {**self.settings, "seen": predicted.add} if self.shared else self.settings
         found = self.criterion.score(model, self.heads, self.batches, **settings)
         check_slots(found, f"the score {self.strategy['score']}", unit=self.heads.unit)
-        return found, known
+        by_row = {self.rows[position]["row"]: of_row for position, of_row in predicted.by_row().items()}
+        return found, {self.shared[row]: of_row for row, of_row in by_row.items() if row in self.shared}
 
     def report_precision(self, model):
         """What rounding does to the order of heads, in the log."""

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -71,10 +72,15 @@ def test_the_device_of_a_job(count, expected, tmp_path, monkeypatch, caplog, hol
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: type("Properties", (), {"uuid": pretended[i]}))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: SimpleNamespace(uuid=pretended[i]))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
     chosen = []
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    with caplog.at_level("INFO", logger="gnorm"):
-        found = devices.device.__wrapped__()
+    try:
+        with caplog.at_level("INFO", logger="gnorm"):
+            found = devices.device.__wrapped__()
+        assert torch.are_deterministic_algorithms_enabled() == (count > 0)
+    finally:
+        torch.use_deterministic_algorithms(False)
     assert str(found) == expected and chosen == ([found] if count else [])
     assert f"on {expected}; CUDA_VISIBLE_DEVICES is 6,7" in caplog.text

@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 
 from gnorm import UserError, batches, checkpoints, corpora, data, pruned, search, speed, surgery
 from gnorm.accounting import count, modules
-from gnorm.evaluate import Evaluation, predictions_by_row
+from gnorm.evaluate import Evaluation, Outcomes
 from gnorm.files import read_json, write_json
 from gnorm.gates import Gates
 from gnorm.heads import PARTS, eager, head_map, keep, projection
@@ -243,12 +243,9 @@ def test_a_row_without_a_next_token_counts_in_no_loss(decoder):
 def test_what_scoring_predicts_needs_no_evaluation(decoder, monkeypatch):
     """Rows that are scored and evaluated are run once, and every metric is the same."""
     heads = decoder.heads
-    known = {}
-
-    def seen(batch, logits):
-        known.update(predictions_by_row(batch, logits))
-
-    gnorm.score(decoder.model, heads, padded(decoder), seen=seen)
+    predicted = Outcomes(decoder.model, heads)
+    gnorm.score(decoder.model, heads, padded(decoder), seen=predicted.add)
+    known = predicted.by_row()
     expected = Evaluation(padded(decoder), heads, 0, METRICS).accuracy(decoder.model)
     evaluation = Evaluation(padded(decoder), heads, 0, METRICS)
     monkeypatch.setattr(evaluation, "_predict", lambda *_: pytest.fail("it was run again"))

@@ -11,7 +11,7 @@ from gnorm import objectives
 from gnorm.batches import Batch
 from gnorm.evaluate import reused
 from gnorm.heads import SlotMap
-from gnorm.numbers import check_logits
+from gnorm.numbers import Checks
 from gnorm.surgery import Slot, gated
 
 
@@ -21,8 +21,8 @@ class Ablation:
     Layers below the lowest one whose gates differ from the last call's are not run again.
     """
 
-    def __init__(self, model: nn.Module, heads: SlotMap, batch: Batch):
-        self.model, self.heads, self.batch = model, heads, batch.to(model.device)
+    def __init__(self, model: nn.Module, heads: SlotMap, batch: Batch, checks: Checks):
+        self.model, self.heads, self.batch, self.checks = model, heads, batch.to(model.device), checks
         untied = heads.shape[0] == heads.layers and heads.layer_names
         self.kept_layers = tuple(range(heads.layers - 1)) if untied else ()
         self.stored: dict[int, torch.Tensor] = {}  # layer -> its output
@@ -30,15 +30,18 @@ class Ablation:
 
     @torch.inference_mode()
     def losses(self, off: Iterable[Slot]) -> torch.Tensor:
-        """Each row's loss with the slots `off` gated to zero, in float64; 0 for rows without a class."""
+        """Each row's loss with the slots `off` gated to zero, in float64; 0 for rows without a class.
+
+        Whether the logits are finite is left to `checks`.
+        """
         off = frozenset(off)
         changed = min((min(self.heads.blocks[row].layers) for row, _ in off ^ self.off), default=self.heads.layers)
         self.stored = {layer: output for layer, output in self.stored.items() if layer < changed}
         self.off = off
         with gated(self.model, self.heads, off), reused(self.model, self.heads, self.stored, self.kept_layers):
             logits = self.model(**self.batch.inputs).logits
-        check_logits(self.model, self.heads, self.batch, logits)
-        return objectives.of_rows(logits.double(), self.batch, "task_loss").cpu()
+        self.checks.logits(self.batch, logits)
+        return objectives.of_rows(logits.double(), self.batch, "task_loss")
 
 
 def slots_left(model: nn.Module, heads: SlotMap) -> list[Slot]:

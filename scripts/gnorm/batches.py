@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from gnorm import UserError
+from gnorm.devices import repeatably
 from gnorm.logs import log
 from gnorm.rows import NO_CLASS
 
@@ -33,12 +34,21 @@ class Batch:
     rows: torch.Tensor  # their numbers in the dataset, or positions for rows without a number
 
     def to(self, device: torch.device) -> Batch:
+        """Itself on a device; positions and rows stay on the host, where they are read."""
+        if self.labels.device == device:
+            return self
         return replace(
             self,
             inputs={name: value.to(device) for name, value in self.inputs.items()},
             labels=self.labels.to(device),
             weights=self.weights.to(device),
         )
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it takes on a device."""
+        moved = (*self.inputs.values(), self.labels, self.weights)
+        return sum(tensor.numel() * tensor.element_size() for tensor in moved)
 
     @property
     def mask(self) -> torch.Tensor:
@@ -69,6 +79,14 @@ class Batch:
             weights=self.weights[rows],
             rows=self.rows[rows],
         )
+
+
+def resident(made: list[Batch], device: torch.device) -> list[Batch]:
+    """Batches on a device for as long as a job needs them, unless they would take a tenth of its free memory."""
+    if device.type == "cuda" and sum(batch.bytes for batch in made) > torch.cuda.mem_get_info(device)[0] / 10:
+        log.info("%d batches are copied to %s each time: they take too much of its memory", len(made), device)
+        return made
+    return [batch.to(device) for batch in made]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], what: str = "rows") -> list[dict]:
@@ -169,7 +187,7 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
         batch = batches[i]
         if budget is None or batch.tokens <= budget or len(batch.labels) == 1:
             try:
-                result = work(batch)
+                result = repeatably(lambda batch=batch: work(batch))
             except Exception as error:
                 if not out_of_memory(error):
                     raise

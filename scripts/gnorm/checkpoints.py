@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from gnorm import UserError
 from gnorm.batches import encode, labels, make
-from gnorm.devices import device
+from gnorm.devices import device, repeatably
 from gnorm.files import atomic
 from gnorm.heads import head_map
 from gnorm.logs import log
@@ -313,7 +314,8 @@ def _body(model: nn.Module) -> tuple[str, ...]:
 
 def _seeded(seed: int) -> None:
     torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True)
+    if device().type == "cpu":  # on a GPU, `device` sees to it for every job
+        torch.use_deterministic_algorithms(True)
 
 
 def _labels(classes: Sequence[str]) -> dict:
@@ -371,22 +373,19 @@ def _fit(
             continue
         chosen = order[first : first + size]
         inputs = tokenizer.pad([encoded[i] for i in chosen], padding_side="right", return_tensors="pt")
-        inputs = inputs.to(model.device)
-        wanted = labels([rows[i] for i in chosen], inputs).to(model.device)
-        logits = model(**inputs).logits
-        loss = nn.functional.cross_entropy(logits.flatten(0, -2), wanted.flatten(), ignore_index=NO_CLASS)
-        if not loss.isfinite():
-            raise _diverged(model, tokenizer, rows, chosen, step, loss.item())
-        optimizer.zero_grad()
-        loss.backward()
-        if not nn.utils.clip_grad_norm_(model.parameters(), 1.0).isfinite():
+        wanted = labels([rows[i] for i in chosen], inputs).to(model.device, non_blocking=True)
+        inputs = {name: value.to(model.device, non_blocking=True) for name, value in inputs.items()}
+        loss, norm = repeatably(lambda inputs=inputs, wanted=wanted: _losses(model, optimizer, inputs, wanted))
+        if not math.isfinite(loss):
+            raise _diverged(model, tokenizer, rows, chosen, step, loss)
+        if not math.isfinite(norm):
             name = next(
                 name for name, p in model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()
             )
             raise NotFinite(f"training step {step + 1}: the gradient of {name} is not finite; lower `rate`")
         optimizer.step()
         schedule.step()
-        total += loss.item() * len(chosen)
+        total += loss * len(chosen)
         now, ended = time.monotonic(), (step + 1) % each == 0
         if ended:
             left = (now - began) / (step + 1 - past) * (steps - step - 1)
@@ -396,6 +395,16 @@ def _fit(
             save(step + 1)
             saved = time.monotonic()
     return model.eval().requires_grad_(False)
+
+
+def _losses(model, optimizer, inputs, wanted) -> tuple[float, float]:
+    """The loss of a batch and the norm of its gradient, which is left in the weights, cut to 1; the host waits once."""
+    logits = model(**inputs).logits
+    loss = nn.functional.cross_entropy(logits.flatten(0, -2), wanted.flatten(), ignore_index=NO_CLASS)
+    optimizer.zero_grad()
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    return tuple(torch.stack([loss.detach(), norm]).tolist())
 
 
 def _diverged(model, tokenizer, rows, chosen, step, loss) -> Exception:

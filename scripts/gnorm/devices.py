@@ -1,4 +1,4 @@
-"""Which device a job computes on: the one it was given, and no other."""
+"""Which device a job computes on: the one it was given, and no other. On a GPU: exactly, and the same every time."""
 
 from __future__ import annotations
 
@@ -6,26 +6,76 @@ import functools
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 
+from gnorm import hardware
 from gnorm.logs import log
 
+Result = TypeVar("Result")
+
 _held: list[socket.socket] = []  # for as long as the process lives
+
+# cuBLAS gives the same bits twice only with a workspace of fixed size, which is chosen before CUDA starts. A value that
+# the user has set stands.
+FIXED = (":4096:8", ":16:8")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", FIXED[0])
+NO_KERNEL = "does not have a deterministic implementation"  # how torch says it
 
 
 @functools.cache
 def device() -> torch.device:
     """The job's device. Schedulers hand out GPUs by CUDA_VISIBLE_DEVICES; Snakemake on one host does not."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "not set"
     if not torch.cuda.is_available():
-        chosen = torch.device("cpu")
-    else:
-        names = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
-        chosen = torch.device("cuda", lease(names) if len(names) > 1 else 0)
-        torch.cuda.set_device(chosen)
-    log.info("on %s; CUDA_VISIBLE_DEVICES is %s", chosen, os.environ.get("CUDA_VISIBLE_DEVICES") or "not set")
+        if unused := hardware.unused_card():
+            log.warning("%s", unused)
+        log.info("on cpu; CUDA_VISIBLE_DEVICES is %s", visible)
+        return torch.device("cpu")
+    names = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
+    chosen = torch.device("cuda", lease(names) if len(names) > 1 else 0)
+    torch.cuda.set_device(chosen)
+    repeats = _exact_and_repeatable()
+    card = torch.cuda.get_device_name(chosen)
+    log.info("on %s; CUDA_VISIBLE_DEVICES is %s; %s, TF32 off, deterministic %s", chosen, visible, card, repeats)
     return chosen
+
+
+def _exact_and_repeatable() -> str:
+    """Whole float32 in every product, and kernels that give the same bits each time; "on" or "off"."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # would cost time and change nothing
+    workspace = os.environ["CUBLAS_WORKSPACE_CONFIG"]
+    if workspace not in FIXED:
+        log.warning(
+            "CUBLAS_WORKSPACE_CONFIG is %s: results may differ from run to run; unset it, or take %s",
+            workspace,
+            FIXED[0],
+        )
+        return "off"
+    # Not `warn_only`: with it the attention kernels keep their faster backward pass, which is not deterministic.
+    torch.use_deterministic_algorithms(True)
+    return "on"
+
+
+def repeatably(work: Callable[[], Result]) -> Result:
+    """Do some work. Where an operation has no deterministic kernel, say so and go on without such kernels.
+
+    The known families use no such operation; a model from outside may.
+    """
+    try:
+        return work()
+    except RuntimeError as error:
+        if NO_KERNEL not in str(error) or not torch.are_deterministic_algorithms_enabled():
+            raise
+        operation = str(error).split(" ", 1)[0]
+    torch.use_deterministic_algorithms(False)
+    log.warning("%s has no deterministic kernel here: results may differ from run to run", operation)
+    return work()
 
 
 def lease(names: Sequence[str], every: float = 1.0) -> int:

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,7 +17,7 @@ from gnorm.batches import Batch, each, kernels_broke, out_of_memory
 from gnorm.heads import SlotMap
 from gnorm.logs import log
 from gnorm.metrics import Predictions
-from gnorm.numbers import check_logits
+from gnorm.numbers import NotFinite, broken_logits
 from gnorm.rows import NO_CLASS
 
 
@@ -31,21 +32,55 @@ class Accuracy:
         return self.correct / self.evaluated
 
 
-def predictions(batch: Batch, logits: torch.Tensor) -> Predictions:
-    """What the model predicts of all labels of a batch, row after row."""
-    labels = batch.labels.to(logits.device)
-    real = labels != NO_CLASS
-    labels, logits = labels[real], logits.detach()[real]
+def outcomes(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+    """Of every label of a batch, row after row: label, prediction, loss, confidence, and whether the logits are finite.
+
+    5 x labels in float64, which holds all of them exactly, on the device: see `Outcomes`.
+    """
+    logits, labels = logits.detach(), batch.labels.to(logits.device)
     logarithms = logits.log_softmax(-1)
-    losses = -logarithms.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    found = labels, logits.argmax(-1), losses, logarithms.amax(-1).exp()
-    return Predictions(*(part.cpu().numpy() for part in found))
+    losses = -logarithms.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    parts = labels, logits.argmax(-1), losses, logarithms.amax(-1).exp(), logits.isfinite().all(-1)
+    return torch.stack([part.flatten().double() for part in parts])
 
 
-def predictions_by_row(batch: Batch, logits: torch.Tensor) -> dict[int, Predictions]:
-    """... by the row's position."""
-    counts = (batch.labels != NO_CLASS).view(len(batch.labels), -1).sum(1).tolist()
-    return dict(zip(batch.positions.tolist(), predictions(batch, logits).split(counts), strict=True))
+class Outcomes:
+    """What a model predicts of batches: left on the device until all are there, then copied to the host once."""
+
+    def __init__(self, model: nn.Module, heads: SlotMap):
+        self.model, self.heads = model, heads
+        self.parts: list[tuple[Batch, torch.Tensor]] = []
+        self.dtype = np.float32
+
+    def add(self, batch: Batch, logits: torch.Tensor) -> None:
+        self.parts.append((batch, outcomes(batch, logits)))
+        self.dtype = np.float64 if logits.dtype == torch.float64 else np.float32
+
+    def by_batch(self) -> list[Predictions]:
+        """Predictions of each batch, row after row; labels that no class covers are left out."""
+        return [self._predictions(values) for _, values in self._arrived()]
+
+    def by_row(self) -> dict[int, Predictions]:
+        """Predictions by the row's position."""
+        found = {}
+        for batch, values in self._arrived():
+            counts = (values[0] != NO_CLASS).reshape(len(batch.positions), -1).sum(1)
+            found |= zip(batch.positions.tolist(), self._predictions(values).split(counts), strict=True)
+        return found
+
+    def _arrived(self) -> Iterator[tuple[Batch, np.ndarray]]:
+        values = torch.cat([part for _, part in self.parts], dim=1).cpu().numpy() if self.parts else np.zeros((5, 0))
+        ends = np.cumsum([part.shape[1] for _, part in self.parts])
+        for (batch, _), own in zip(self.parts, np.split(values, ends, axis=1)[:-1], strict=True):
+            if not own[4].all():  # the class of a NaN would be counted as any other
+                at = int(own[4].argmin()) * len(batch.positions) // own.shape[1]
+                raise NotFinite(broken_logits(self.model, self.heads, batch, at))
+            yield batch, own
+
+    def _predictions(self, values: np.ndarray) -> Predictions:
+        label, predicted, loss, confidence, _ = values[:, values[0] != NO_CLASS]
+        classes = [part.astype(np.int64) for part in (label, predicted)]
+        return Predictions(*classes, *(part.astype(self.dtype) for part in (loss, confidence)))
 
 
 class Evaluation:
@@ -99,31 +134,35 @@ class Evaluation:
         if gone in self.measured:
             return self.measured[gone]
 
-        def predict(batch: Batch) -> Predictions:
+        new = Outcomes(model, self.heads)
+
+        def predict(batch: Batch) -> Predictions | None:
+            """What is known of a batch; else it is among what is `new`."""
             positions = batch.positions.tolist()
             if all(position in known for position in positions):
                 return Predictions.join(known[position] for position in positions)
             try:
-                return self._predict(model, batch)
+                return self._predict(model, batch, new)
             except (RuntimeError, MemoryError) as error:
                 if not (self.kept_layers and out_of_memory(error)) or kernels_broke(error):
                     raise
             log.warning("out of memory: outputs of layers are not kept any longer")
             self.kept_layers = ()
             self.stored.clear()
-            return self._predict(model, batch)
+            return self._predict(model, batch, new)
 
         with torch.inference_mode():
-            found = Predictions.join(of_batch for _, of_batch in each(self.batches, predict))
+            parts = [of_batch for _, of_batch in each(self.batches, predict)]
+        predicted = iter(new.by_batch())
+        found = Predictions.join(next(predicted) if part is None else part for part in parts)
         values = metrics.evaluate(self.wanted, found)
         self.measured[gone] = Accuracy(int(found.correct.sum()), len(found.label), values)
         return self.measured[gone]
 
-    def _predict(self, model: nn.Module, batch: Batch) -> Predictions:
+    def _predict(self, model: nn.Module, batch: Batch, new: Outcomes) -> None:
         with reused(model, self.heads, self.stored.setdefault(batch, {}), self.kept_layers):
             logits = model(**batch.to(model.device).inputs).logits
-        check_logits(model, self.heads, batch, logits)  # the class of a NaN would be counted as any other
-        return predictions(batch, logits)
+        new.add(batch, logits)
 
 
 @contextmanager

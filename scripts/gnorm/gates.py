@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from gnorm.heads import SlotMap
+from gnorm.heads import SlotMap, places_of
 
 Slot = tuple[int, int]
 
@@ -36,9 +36,10 @@ class Gates:
             values = self.values[row]
             if not values.requires_grad and bool((values == 1).all()):
                 return None
-            kept = self.heads.kept(self.model)[row].to(values.device)
+            kept = places_of(self.heads.kept(self.model)[row], values.device)
             gate = values[kept].repeat_interleave(self.heads.width)
-            return (args[0] * gate.to(args[0]), *args[1:])
+            gate = gate.to(args[0].device, args[0].dtype, non_blocking=True)
+            return (args[0] * gate, *args[1:])
 
         return apply
 

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -170,6 +171,17 @@ class Repeated(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.inner(hidden).unflatten(-1, (-1, self.width)).index_select(-2, self.blocks).flatten(-2)
+
+
+def places_of(kept: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Where a row of flags is true, as indices on a device."""
+    return on_device(tuple(kept.nonzero().flatten().tolist()), device)
+
+
+@lru_cache(maxsize=4096)  # a row of slots comes again with every batch and step, and copying it makes a GPU wait
+def on_device(indices: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    with torch.inference_mode(False):  # so that a backward pass may keep it, whoever asks first
+        return torch.tensor(indices, dtype=torch.int64, device=device)
 
 
 def projection(model: nn.Module, name: str) -> nn.Module:

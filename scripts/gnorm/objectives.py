@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from gnorm import UserError
 from gnorm.batches import Batch
 from gnorm.rows import NO_CLASS
 
@@ -48,3 +49,22 @@ def weights(batch: Batch, objective: str) -> torch.Tensor:
 def _real(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
     """Logits with zeros for padding."""
     return logits if batch.labels.dim() == 1 else logits.masked_fill(~batch.mask.bool().unsqueeze(-1), 0)
+
+
+class Mean:
+    """A weighted mean over the rows of all batches, in float64; it comes to the host when it is asked for."""
+
+    def __init__(self):
+        self.total = self.rows = 0.0
+
+    def add(self, weights: torch.Tensor, values: torch.Tensor, rows: torch.Tensor | None = None) -> None:
+        """`values` are rows x ...; `rows` says how many they count for, if not as many as the weights add up to."""
+        self.total = self.total + torch.einsum("b,b...->...", weights, values)
+        self.rows = self.rows + (weights.sum() if rows is None else rows)
+
+    def value(self) -> torch.Tensor:
+        if not float(self.rows):
+            raise UserError(
+                "no calibration row has a class of the model, so none has a loss: take more rows, or other classes"
+            )
+        return (self.total / self.rows).cpu()

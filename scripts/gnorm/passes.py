@@ -23,8 +23,8 @@ from torch import nn
 
 from gnorm import UserError, effort, objectives, scores
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap, SlotMap, eager, projection
-from gnorm.numbers import check_logits, check_slots
+from gnorm.heads import HeadMap, SlotMap, eager, places_of, projection
+from gnorm.numbers import Checks, check_slots, collected
 
 # Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
 # anywhere from 1e-26 to 1e10. A power of two rounds nothing.
@@ -119,20 +119,19 @@ def read(
 
 def _means(model, heads, batches, objective, precision, group, seen) -> dict[str, torch.Tensor]:
     signals = tuple(dict.fromkeys(signal for reading in group.values() for signal in reading.signals))
-    work = partial(backward, model, heads, signals=signals, objective=objective, precision=precision)
-    totals: dict[str, torch.Tensor] = {}
-    rows = 0.0
+    checks = Checks(model, heads)
+    work = partial(backward, model, heads, signals=signals, objective=objective, precision=precision, checks=checks)
+    means = {name: objectives.Mean() for name in group}
     for batch, (read_off, logits) in each(batches, work):
-        weights = objectives.weights(batch, objective)
+        weights = objectives.weights(batch, objective).to(model.device)
         for name, reading in group.items():
-            values = reading.of_rows(*(read_off[signal] for signal in reading.signals)).cpu()
-            check_slots(values, f"the {name} of a row,", batch.rows, heads.unit)
-            totals[name] = totals.get(name, 0) + torch.einsum("b,b...->...", weights, values)
-        rows += weights.sum().item()
+            values = reading.of_rows(*(read_off[signal] for signal in reading.signals))
+            checks.slots(values, f"the {name} of a row,", batch.rows)
+            means[name].add(weights, values)
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
             seen(batch, logits)
-    need_classes(rows)
-    return {name: total / rows for name, total in totals.items()}
+    checks.look()
+    return {name: mean.value() for name, mean in means.items()}
 
 
 def backward(
@@ -142,8 +141,12 @@ def backward(
     signals: tuple[Signal, ...],
     objective: str | Callable[[torch.Tensor, Batch], torch.Tensor],
     precision: str = "float32",
+    checks: Checks | None = None,
 ) -> tuple[dict[Signal, torch.Tensor], torch.Tensor]:
-    """The signals of a batch's rows, and its logits; pruned slots are 0. Weights stay frozen."""
+    """The signals of a batch's rows, and its logits; pruned slots are 0. Weights stay frozen.
+
+    Whether the logits are finite is left to the caller's `checks`; without any it is looked at here.
+    """
     batch = batch.to(model.device)
     with ExitStack() as watching, torch.enable_grad():
         roots = watching.enter_context(lowest_projections(model, heads))
@@ -156,13 +159,14 @@ def backward(
             logits = model(**inputs).logits
         if logits.dtype == torch.bfloat16:
             logits = logits.float()
-        if roots and logits.isfinite().all():  # out of autocast, which would round the signals' products too
+        if roots:  # out of autocast, which would round the signals' products too
             if callable(objective):
                 value = objective(logits, batch)
             else:
                 value = objectives.of_rows(logits, batch, objective).sum()
             torch.autograd.grad(SCALE * value, roots)
-    check_logits(model, heads, batch, logits.detach())  # nobody watches the model any more
+    with collected(checks, model, heads) as own:
+        own.logits(batch, logits)
     return found, logits.detach()
 
 
@@ -198,7 +202,7 @@ def gate_gradients(model: nn.Module, heads: SlotMap, batch: Batch) -> Iterator[t
     found = torch.zeros(len(batch.labels), *heads.shape, dtype=torch.float64, device=model.device)
     handles = []
     for row, block in enumerate(heads.blocks):
-        columns = kept[row].nonzero().flatten().to(model.device)
+        columns = places_of(kept[row], model.device)
 
         def watch(_module, args, row=row, columns=columns):
             output = args[0].detach()
@@ -228,7 +232,7 @@ def attention_products(model: nn.Module, heads: HeadMap, batch: Batch) -> Iterat
     found = torch.zeros(len(batch.labels), 2, *heads.shape, dtype=torch.float64, device=model.device)
     handles = []
     for row, block in enumerate(heads.blocks):
-        columns = kept[row].nonzero().flatten().to(model.device)
+        columns = places_of(kept[row], model.device)
 
         def watch(_module, _args, output, row=row, columns=columns):
             weights = attention_weights(output)
@@ -258,13 +262,6 @@ def attention_weights(output: tuple) -> torch.Tensor:
             "`taylor`, `attribution` and `entropy` need them, take another criterion"
         )
     return output[1]
-
-
-def need_classes(rows: float) -> None:
-    if not rows:
-        raise UserError(
-            "no calibration row has a class of the model, so none has a loss: take more rows, or other classes"
-        )
 
 
 def finite(score: torch.Tensor, name: str, heads: SlotMap) -> torch.Tensor:

@@ -95,12 +95,21 @@ def _cut_neurons(model: nn.Module, neurons: NeuronMap, row: int, before: torch.T
 
 def _keep(module: nn.Module, columns: torch.Tensor, outputs: bool) -> None:
     """Cut a projection to some of its output or input columns."""
-    columns = columns.to(module.weight.device)
     along = 0 if outputs != isinstance(module, Conv1D) else 1
-    module.weight = nn.Parameter(module.weight.data[columns] if along == 0 else module.weight.data[:, columns])
+    module.weight = nn.Parameter(_parts(module.weight.data, along, columns))
     if outputs and module.bias is not None:
-        module.bias = nn.Parameter(module.bias.data[columns])
+        module.bias = nn.Parameter(_parts(module.bias.data, 0, columns))
     set_size(module, int(columns.sum()), outputs)
+
+
+def _parts(tensor: torch.Tensor, along: int, wanted: torch.Tensor) -> torch.Tensor:
+    """What of a tensor is wanted along a dimension, by flags on the host.
+
+    Joined from slices: a GPU would have to wait to learn what a mask chooses.
+    """
+    edges = torch.cat([wanted.new_zeros(1), wanted, wanted.new_zeros(1)]).int().diff().nonzero().flatten().tolist()
+    parts = [tensor.narrow(along, first, end - first) for first, end in zip(edges[::2], edges[1::2], strict=True)]
+    return torch.cat(parts, along) if parts else tensor.narrow(along, 0, 0).clone()
 
 
 def set_size(module: nn.Module, size: int, outputs: bool) -> None:

@@ -17,9 +17,9 @@ from torch import nn
 
 from gnorm import objectives
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap, eager
-from gnorm.numbers import check_logits
-from gnorm.passes import attention_weights, finite, need_classes
+from gnorm.heads import HeadMap, eager, places_of
+from gnorm.numbers import Checks, collected
+from gnorm.passes import attention_weights, finite
 
 PRUNE = "lowest"
 PASSES = ("steps * layers", "steps * layers")  # backward to the scaled layer
@@ -33,37 +33,42 @@ def score(
     steps: int = 20,
     objective: str = "label_probability",
 ) -> torch.Tensor:
-    total, rows = torch.zeros(heads.layers, heads.heads, dtype=torch.float64), 0.0
-    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, steps, objective)):
-        weights = objectives.weights(batch, objective)
-        total += torch.einsum("b,blh->lh", weights, found)
-        rows += weights.sum().item()
-    need_classes(rows)
-    return finite(heads.to_slots(total / rows), "attribution", heads)
+    checks, mean = Checks(model, heads), objectives.Mean()
+    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, steps, objective, checks)):
+        mean.add(objectives.weights(batch, objective).to(model.device), found)
+    checks.look()
+    return finite(heads.to_slots(mean.value()), "attribution", heads)
 
 
-def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objective: str) -> torch.Tensor:
+def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objective: str, checks: Checks) -> torch.Tensor:
     """The largest attribution of each row, rows x layers x heads, in float64; 0 for pruned heads."""
     batch = batch.to(model.device)
     real = batch.mask.bool()
     square = real[:, None, :, None] & real[:, None, None, :]
     if heads.causal:  # nobody attends to a later token
         square = square & torch.ones(2 * real.shape[1:], dtype=torch.bool, device=model.device).tril()
-    largest = torch.zeros(len(batch.labels), heads.layers, heads.heads, dtype=torch.float64)
+    largest = torch.zeros(len(batch.labels), heads.layers, heads.heads, dtype=torch.float64, device=model.device)
     for row, still in enumerate(heads.kept(model)):
         for run, layer in enumerate(heads.blocks[row].layers if still.any() else ()):
             total = 0.0
             for k in range(1, steps + 1):
-                matrix, gradient = scaled(model, heads, batch, row, run, k / steps, objective)
+                matrix, gradient = scaled(model, heads, batch, row, run, k / steps, objective, checks)
                 total = total + gradient
             attributed = (matrix * total / steps).masked_fill(~square, float("-inf"))
             of_slots = attributed.unflatten(1, (int(still.sum()), heads.queries))
-            largest[:, layer, still] = of_slots.amax((2, 3, 4)).double().cpu()
+            largest[:, layer, places_of(still, model.device)] = of_slots.amax((2, 3, 4)).double()
     return largest
 
 
 def scaled(
-    model: nn.Module, heads: HeadMap, batch: Batch, row: int, run: int, share: float, objective: str
+    model: nn.Module,
+    heads: HeadMap,
+    batch: Batch,
+    row: int,
+    run: int,
+    share: float,
+    objective: str,
+    checks: Checks | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A of the block `row` when it runs for the `run`-th time, and dF/dA with A scaled to `share` of it."""
     block = heads.blocks[row]
@@ -87,7 +92,8 @@ def scaled(
     try:
         with torch.enable_grad(), eager(model):
             logits = model(**batch.inputs, output_attentions=True).logits
-            check_logits(model, heads, batch, logits.detach())
+            with collected(checks, model, heads) as own:
+                own.logits(batch, logits)
             value = objectives.of_rows(logits, batch, objective).sum()
             (gradient,) = torch.autograd.grad(value, found)
     finally:

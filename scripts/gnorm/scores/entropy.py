@@ -21,8 +21,9 @@ from torch import nn
 from gnorm import UserError
 from gnorm.batches import Batch, each
 from gnorm.files import load_tensors
-from gnorm.heads import HeadMap, eager
-from gnorm.numbers import check_slots
+from gnorm.heads import HeadMap, eager, places_of
+from gnorm.numbers import Checks, collected
+from gnorm.objectives import Mean
 
 PRUNE = "highest"  # a head that attends evenly everywhere tells the least
 PASSES = ("1", "0")
@@ -40,10 +41,12 @@ class RowEntropies:
     logits: torch.Tensor
 
 
-def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> RowEntropies:
+def of_rows(
+    model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float, checks: Checks | None = None
+) -> RowEntropies:
     """Entropies of each row alone: padding neither attends nor is attended to.
 
-    Each layer's attention is reduced as soon as it exists and then dropped.
+    Each layer's attention is reduced as soon as it exists and then dropped. Whether all are finite is left to `checks`.
     """
     batch = batch.to(model.device)
     shape = (len(batch.labels), heads.layers, heads.heads)
@@ -54,7 +57,7 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
     query, column, length = real[:, None, :], real[:, None, None, :], real.sum(1)[:, None]
     if heads.causal:
         column = column & torch.ones(2 * real.shape[1:], dtype=torch.bool, device=model.device).tril()
-    kept = heads.kept(model).to(model.device)
+    kept = [places_of(still, model.device) for still in heads.kept(model)]
     handles = []
 
     def in_slots(of_heads: torch.Tensor) -> torch.Tensor:
@@ -90,8 +93,9 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float) -> R
     finally:
         for handle in handles:
             handle.remove()
-    for found in values.values():
-        check_slots(found, "the attention entropy", batch.rows)
+    with collected(checks, model, heads) as own:
+        for found in values.values():
+            own.slots(found, "the attention entropy", batch.rows)
     return RowEntropies(values, nan, inf, logits)
 
 
@@ -103,13 +107,13 @@ def score(
     variant: str = "C",
     seen: Callable[[Batch, torch.Tensor], None] | None = None,
 ) -> torch.Tensor:
-    total, rows = torch.zeros(heads.layers, heads.heads, dtype=torch.float64), 0.0
-    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, epsilon)):
-        total += torch.einsum("b,blh->lh", batch.weights, found.values[variant].cpu())
-        rows += batch.weights.sum().item()
+    checks, mean = Checks(model, heads), Mean()
+    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, epsilon, checks)):
+        mean.add(batch.weights.to(model.device), found.values[variant])
         if seen:
             seen(batch, found.logits)
-    return heads.to_slots(total / rows)
+    checks.look()
+    return heads.to_slots(mean.value())
 
 
 def from_shards(

@@ -30,9 +30,9 @@ from torch import nn
 
 from gnorm import UserError, objectives
 from gnorm.batches import Batch, each, in_order, kernels_broke, out_of_memory
-from gnorm.heads import HeadMap, projection
-from gnorm.numbers import check_slots
-from gnorm.passes import SCALE, Reading, Seen, backward, finite, need_classes
+from gnorm.heads import HeadMap, on_device, places_of, projection
+from gnorm.numbers import Checks
+from gnorm.passes import SCALE, Reading, Seen, backward, finite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,12 +66,11 @@ def score(
     seen: Seen | None = None,
     **_others,
 ) -> torch.Tensor:
-    norms = torch.zeros(3, *heads.shape, dtype=torch.float64)
-    rows = 0.0
+    checks, norms = Checks(model, heads), objectives.Mean()
 
     def work(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         try:
-            return squared_block_norms(model, heads, batch.to(model.device), objective, granularity, precision)
+            return squared_block_norms(model, heads, batch, objective, granularity, precision, checks)
         except (RuntimeError, MemoryError) as error:
             # Its batches are part of the definition, and are never cut.
             if granularity == "batch" and out_of_memory(error) and not kernels_broke(error):
@@ -82,16 +81,15 @@ def score(
 
     for batch, (squared, logits) in each(batches, work):
         for part, name in enumerate("QKV"):
-            check_slots(squared[:, part], f"the squared gradient norm of {name}", batch.rows)
-        weights = objectives.weights(batch, objective)
+            checks.slots(squared[:, part], f"the squared gradient norm of {name}", batch.rows)
+        weights = objectives.weights(batch, objective).to(model.device)
         counted = weights if granularity == "sentence" else weights.new_ones(1)
-        norms += torch.einsum("b,bplh->plh", counted, squared.sqrt().cpu())
-        rows += weights.sum().item()
+        norms.add(counted, squared.sqrt(), weights.sum())
         if seen and precision == "float32":  # accuracy is never measured with rounded weights
             seen(batch, logits)
-    need_classes(rows)
+    checks.look()
     # In float64 the product of three norms has room for 1e-100 each.
-    return finite((norms / rows).prod(0), "gnorm", heads)
+    return finite(norms.value().prod(0), "gnorm", heads)
 
 
 def reading(
@@ -110,6 +108,7 @@ def squared_block_norms(
     objective: str,
     granularity: str = "sentence",
     precision: str = "float32",
+    checks: Checks | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Squared gradient norms, sentences x (Q, K, V) x slots, in float64, and the logits; pruned slots are 0.
 
@@ -118,7 +117,7 @@ def squared_block_norms(
     whole = granularity == "batch"
     norms = partial(block_norms, whole=True) if whole else block_norms
     differentiated = partial(objectives.of_batch, objective=objective) if whole else objective
-    found, logits = backward(model, heads, batch, (norms,), differentiated, precision)
+    found, logits = backward(model, heads, batch, (norms,), differentiated, precision, checks)
     return found[norms], logits
 
 
@@ -132,7 +131,7 @@ def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = Fa
     kept = heads.kept(model)
     real = batch.mask.unsqueeze(-1).to(model.dtype)
     squared = torch.zeros(1 if whole else len(batch.labels), 3, *heads.shape, dtype=torch.float64, device=model.device)
-    columns = [still.nonzero().flatten().to(model.device) for still in kept]
+    columns = [places_of(still, model.device) for still in kept]
     widths = (heads.width, heads.key_width, heads.key_width)
     inputs: dict[int, list[torch.Tensor]] = defaultdict(list)
     gradients: dict[int, dict[tuple[int, int], torch.Tensor]] = defaultdict(dict)  # (part, run) of each block
@@ -147,7 +146,7 @@ def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = Fa
             x, g = x.flatten(0, 1).unsqueeze(0), [part.flatten(0, 1).unsqueeze(0) for part in g]
         for part, found in enumerate(squared_norms(x, g, widths)):
             shared = part > 0 and heads.share > 1
-            of_slots = found[:, heads.sharing(kept[row])[1]] if shared else found
+            of_slots = found[:, on_device(tuple(heads.sharing(kept[row])[1]), model.device)] if shared else found
             squared[:, part, row, columns[row]] = of_slots / SCALE**2
 
     def watch(row: int, parts: tuple[int, ...]):
@@ -184,7 +183,11 @@ def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = Fa
 
 
 def squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], widths: Sequence[int]) -> list[torch.Tensor]:
-    """||g_h^T x||^2 of each part: sentences x heads; x is B x T x d, each part of g is B x T x (H*width)."""
+    """||g_h^T x||^2 of each part: sentences x heads; x is B x T x d, each part of g is B x T x (H*width).
+
+    A head's terms at one token, or of one row of its block, are added up in their own precision, what comes of
+    that in float64: of float64, GPUs made for other things do a 32nd or a 64th of what they do of float32.
+    """
     rows, length, size = x.shape
     columns = sum(part.shape[-1] for part in g)
     gram = length * (size + columns) < size * columns  # which form takes fewer products
@@ -194,8 +197,8 @@ def squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], widths: Sequence[i
         part = part.to(x.dtype)
         if gram:
             terms = (part * (between @ part)).view(rows, length, -1, width)
-            squared.append(terms.sum(dim=(1, 3), dtype=torch.float64).clamp_min(0))
+            squared.append(terms.sum(dim=3).sum(dim=1, dtype=torch.float64).clamp_min(0))
         else:
             direct = (part.transpose(1, 2) @ x).view(rows, -1, width, size)
-            squared.append(direct.square_().sum(dim=(2, 3), dtype=torch.float64))
+            squared.append(direct.square_().sum(dim=3).sum(dim=2, dtype=torch.float64))
     return squared

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from gnorm.batches import Batch
-from gnorm.heads import HeadMap
+from gnorm.heads import HeadMap, places_of
 from gnorm.passes import SCALE, Reading, Seen, read
 from gnorm.scores.gnorm import block_norms, squared_norms
 
@@ -45,7 +45,7 @@ def output_norms(model: nn.Module, heads: HeadMap, batch: Batch) -> Iterator[tor
     pairs: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = defaultdict(list)  # (G, Z) of each run of a block
 
     def watch(row: int):
-        columns = kept[row].nonzero().flatten().to(model.device)
+        columns = places_of(kept[row], model.device)
 
         def record(_module, args, output):
             inputs = args[0].detach()

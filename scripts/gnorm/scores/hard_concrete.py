@@ -19,8 +19,8 @@ from gnorm.batches import Batch, each
 from gnorm.gates import Gates
 from gnorm.heads import SlotMap
 from gnorm.logs import log
-from gnorm.numbers import check_logits
-from gnorm.passes import finite, need_classes
+from gnorm.numbers import Checks
+from gnorm.passes import finite
 
 PRUNE = "lowest"
 PASSES = ("steps", "steps")
@@ -50,7 +50,7 @@ def score(
         for step in range(steps):
             with torch.enable_grad():
                 drawn = sample(log_alpha, torch.rand(heads.shape, generator=generator, dtype=torch.float64))
-                gates.values = drawn.detach().requires_grad_()
+                gates.values = drawn.detach().to(model.device).requires_grad_()
                 loss, slope = mean_loss(model, heads, batches, gates)
                 share = open_probability(log_alpha)[kept].mean()
                 adam.zero_grad()
@@ -84,18 +84,22 @@ def trained(log_alpha: torch.Tensor) -> torch.Tensor:
 def mean_loss(model: nn.Module, heads: SlotMap, batches: list[Batch], gates: Gates) -> tuple[float, torch.Tensor]:
     """The mean loss of the rows with these gates, and its gradient with respect to them."""
 
-    def work(batch: Batch) -> tuple[float, torch.Tensor]:
-        weights = objectives.weights(batch, "task_loss")
+    checks, mean = Checks(model, heads), objectives.Mean()
+
+    def work(batch: Batch) -> torch.Tensor:
+        """The loss, and its slope in every gate."""
+        weights = objectives.weights(batch, "task_loss").to(model.device)
         batch = batch.to(model.device)
         logits = model(**batch.inputs).logits
-        check_logits(model, heads, batch, logits.detach())
+        checks.logits(batch, logits)
         losses = objectives.of_rows(logits, batch, "task_loss")
         total = (losses * weights.to(losses)).sum()
-        return total.item(), torch.autograd.grad(total, gates.values)[0]
+        (slope,) = torch.autograd.grad(total, gates.values)
+        return torch.cat([total.detach().double().view(1), slope.flatten()])
 
-    loss, slope, rows = 0.0, torch.zeros(heads.shape, dtype=torch.float64), 0.0
-    for batch, (part, gradient) in each(batches, work):
-        loss, slope = loss + part, slope + gradient
-        rows += objectives.weights(batch, "task_loss").sum().item()
-    need_classes(rows)
-    return loss / rows, slope / rows
+    for batch, found in each(batches, work):
+        weights = objectives.weights(batch, "task_loss").to(model.device)
+        mean.add(weights.new_ones(1), found.unsqueeze(0), weights.sum())
+    checks.look()
+    loss, *slope = mean.value().split([1, gates.values.numel()])
+    return loss.item(), slope[0].view(heads.shape)

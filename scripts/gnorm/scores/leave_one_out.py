@@ -12,7 +12,8 @@ from gnorm import objectives
 from gnorm.ablation import Ablation, slots_left
 from gnorm.batches import Batch, each
 from gnorm.heads import SlotMap
-from gnorm.passes import finite, need_classes
+from gnorm.numbers import Checks
+from gnorm.passes import finite
 
 PRUNE = "lowest"
 PASSES = ("1 + slots", "0")  # a pass without a head starts at its layer
@@ -26,17 +27,17 @@ def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tenso
     if not slots:
         return result
 
-    def rises(batch: Batch) -> torch.Tensor:
-        ablation = Ablation(model, heads, batch)
-        whole = ablation.losses([])
-        return torch.stack([ablation.losses([slot]) - whole for slot in slots])
+    checks, mean = Checks(model, heads), objectives.Mean()
 
-    total, rows = torch.zeros(len(slots), dtype=torch.float64), 0.0
+    def rises(batch: Batch) -> torch.Tensor:
+        """Of each row: rows x slots."""
+        ablation = Ablation(model, heads, batch, checks)
+        whole = ablation.losses([])
+        return torch.stack([ablation.losses([slot]) - whole for slot in slots], dim=1)
+
     for batch, found in each(batches, rises):
-        weights = objectives.weights(batch, "task_loss")
-        total += found @ weights
-        rows += weights.sum().item()
-    need_classes(rows)
-    for slot, value in zip(slots, total / rows, strict=True):
+        mean.add(objectives.weights(batch, "task_loss").to(model.device), found)
+    checks.look()
+    for slot, value in zip(slots, mean.value(), strict=True):
         result[slot] = value
     return finite(result, "leave_one_out", heads)

@@ -15,7 +15,8 @@ from gnorm.ablation import Ablation, slots_left
 from gnorm.batches import Batch, each
 from gnorm.heads import SlotMap
 from gnorm.logs import log
-from gnorm.passes import finite, need_classes
+from gnorm.numbers import Checks
+from gnorm.passes import finite
 from gnorm.scores.random import order
 
 PRUNE = "lowest"
@@ -52,26 +53,26 @@ def samples(model: nn.Module, heads: SlotMap, batches: list[Batch], permutations
     slots = slots_left(model, heads)
     orders = [order(slots, "shapley", seed, i) for i in range(permutations)]
 
+    checks, mean = Checks(model, heads), objectives.Mean()
+
     def rises(batch: Batch) -> torch.Tensor:
-        """Of each row: orders x turns x rows."""
-        ablation = Ablation(model, heads, batch)
+        """Of each row: rows x orders x turns."""
+        ablation = Ablation(model, heads, batch, checks)
         ends = [ablation.losses(slots), ablation.losses([])]
         walks = []
         for drawn in orders:
             between = [ablation.losses(drawn[:turn]) for turn in range(1, len(drawn))]
-            walks.append(torch.stack([ends[1], *between, ends[0]]).diff(dim=0))
-        return torch.stack(walks)
+            walks.append(torch.stack([ends[1], *between, ends[0]], dim=1).diff(dim=1))
+        return torch.stack(walks, dim=1)
 
     result = torch.zeros(permutations, *heads.shape, dtype=torch.float64)
     if not slots:
         return result
-    total, rows = torch.zeros(permutations, len(slots), dtype=torch.float64), 0.0
     for batch, found in each(batches, rises):
-        weights = objectives.weights(batch, "task_loss")
-        total += found @ weights
-        rows += weights.sum().item()
-    need_classes(rows)
+        mean.add(objectives.weights(batch, "task_loss").to(model.device), found)
+    checks.look()
+    values = mean.value()
     for i, drawn in enumerate(orders):
         layer, head = torch.tensor(drawn).T
-        result[i, layer, head] = total[i] / rows
+        result[i, layer, head] = values[i]
     return result
