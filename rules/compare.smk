@@ -33,6 +33,7 @@ rule compare_criteria:
         seed=SETTINGS["seed"],
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
+        budget="results/{suite}/state/{model}.tokens.json",
         threads=JOBS["threads"],
         state="results/{suite}/state/{model}.criteria.pt",
     script:

@@ -33,6 +33,7 @@ rule entropy_shard:
         variant=SETTINGS["scores"]["entropy"]["variant"],
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
+        budget="results/{suite}/state/{model}.tokens.json",
         threads=JOBS["threads"],
     script:
         "../scripts/entropy_shard.py"

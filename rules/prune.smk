@@ -46,6 +46,7 @@ for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
             stop=SETTINGS["stop"],
             tokens=JOBS["batch_tokens"],
             memory_mb=MEMORY_MB,
+            budget="results/{suite}/state/{model}.tokens.json",
             threads=JOBS["threads"],
             state="results/{suite}/state/{model}.{strategy}",
             metrics=step_metrics,
@@ -80,6 +81,7 @@ rule random_pruning:
         seed=SETTINGS["seed"],
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
+        budget="results/{suite}/state/{model}.tokens.json",
         threads=JOBS["threads"],
         state="results/{suite}/state/{model}.{strategy}.{first}-{last}.pt",
         metrics=step_metrics,
@@ -151,6 +153,7 @@ rule measure_controls:
         dataset_folder=subpath(input.rows, parent=True),
         tokens=JOBS["batch_tokens"],
         memory_mb=MEMORY_MB,
+        budget="results/{suite}/state/{model}.tokens.json",
         threads=JOBS["threads"],
         metrics=step_metrics,
     script:

@@ -11,7 +11,7 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import atomic, digest
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
-from gnorm.memory import token_budget
+from gnorm.memory import Probe, token_budget
 from gnorm.rows import read, resample
 from gnorm.state import State, job
 from gnorm.trajectory import replay
@@ -43,12 +43,12 @@ def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tok
             entropy_rows = resample(len(read(folder, "entropy")), run, seed)
             found[name] = criterion.from_shards(heads, shards, entropy_rows, checkpoint)
         elif scores.batched(criterion, settings):
-            made = criterion.batches(tokenizer, rows, weights, tokens, **settings)
+            made = batches.resident(criterion.batches(tokenizer, rows, weights, tokens, **settings), model.device)
             found |= passes.of_all(model, heads, made, {name: settings}, seed + run, errors=errors)
         else:
             together[name] = settings
     if together:
-        made = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
+        made = batches.resident(batches.make(tokenizer, rows, tokens, weights, "calibration rows"), model.device)
         found |= passes.of_all(model, heads, made, together, seed + run, errors=errors, taken=taken)
     return found, errors
 
@@ -87,10 +87,14 @@ class Progress:
         self.state.save(self.found)
 
 
-def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memory_mb, reuse_mb, state, outputs):
+def main(
+    folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memory_mb, reuse_mb, state, outputs, budget=None
+):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
-    tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb)
+    rows = read(folder, "evaluation")
+    probe = Probe(tokenizer, rows, budget) if budget else None
+    tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb, probe)
     of = digest(checkpoint) if shards else None
     named = [module for name, settings in criteria.items() for module in scores.modules(name, settings)]
     belongs_to = {
@@ -105,7 +109,7 @@ def main(folder, checkpoint, shards, criteria, levels, runs, seed, tokens, memor
     if done.scores:
         log.info("goes on after %d scores and %d levels", len(done.scores), sum(map(len, done.curves.values())))
     costs = {name: passes.cost_of_all(unpruned, heads, {name: settings}) for name, settings in criteria.items()}
-    evaluated = batches.make(tokenizer, read(folder, "evaluation"), tokens, what="evaluation rows")
+    evaluated = batches.resident(batches.make(tokenizer, rows, tokens, what="evaluation rows"), unpruned.device)
     start_from = Evaluation(evaluated, heads, reuse_mb // 2)  # its outputs stay beside those of an order
     start_from.accuracy(unpruned)
     wanted = counts(heads.shape[0] * heads.shape[1], levels)
@@ -159,4 +163,5 @@ if __name__ == "__main__":
         snakemake.resources.reuse_mb,
         snakemake.params.state,
         snakemake.output,
+        snakemake.params.budget,
     )

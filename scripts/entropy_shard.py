@@ -6,17 +6,18 @@ from gnorm import batches, checkpoints
 from gnorm.files import digest, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import progress, start
-from gnorm.memory import token_budget
+from gnorm.memory import Probe, token_budget
 from gnorm.numbers import Checks
 from gnorm.rows import read
 from gnorm.scores.entropy import VARIANTS, of_rows
 
 
-def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, memory_mb, output, mean_file):
+def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, memory_mb, output, mean_file, budget=None):
     model, tokenizer = checkpoints.load(checkpoint, attention="eager")
     heads = head_map(model)
     rows = read(dataset_folder, "entropy")[first : last + 1]
-    made = batches.make(tokenizer, rows, token_budget(tokens, model, heads, memory_mb), what="entropy rows")
+    probe = Probe(tokenizer, rows, budget) if budget else None
+    made = batches.make(tokenizer, rows, token_budget(tokens, model, heads, memory_mb, 0, probe), what="entropy rows")
     shape, checks = (heads.layers, heads.heads), Checks(model, heads)
     on_device = {"device": model.device}
     sums = {v: torch.zeros(shape, dtype=torch.float64, **on_device) for v in VARIANTS}
@@ -69,4 +70,5 @@ if __name__ == "__main__":
         snakemake.params.memory_mb,
         snakemake.output.shard,
         snakemake.output.mean,
+        snakemake.params.budget,
     )

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from gnorm import batches, checkpoints, surgery
+from gnorm.devices import repeatably
 from gnorm.files import atomic
 from gnorm.heads import head_map, projection
 from gnorm.logs import start
@@ -15,7 +16,7 @@ def query_gradient(model, heads, batch, row):
     weight = projection(model, heads.blocks[row].query).weight.requires_grad_()
     batch = batch.to(model.device)
     with torch.enable_grad():
-        (gradient,) = torch.autograd.grad(model(**batch.inputs).logits.norm(), weight)
+        (gradient,) = repeatably(lambda: torch.autograd.grad(model(**batch.inputs).logits.norm(), weight))
     full = torch.zeros(heads.heads, heads.width, heads.hidden, dtype=weight.dtype)
     full[heads.kept(model)[row]] = heads.of_slots(model, row, "query", gradient).cpu()
     return full.flatten(0, 1)

@@ -10,7 +10,7 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import write_json
 from gnorm.heads import head_map
 from gnorm.logs import log, start
-from gnorm.memory import token_budget
+from gnorm.memory import Probe, token_budget
 from gnorm.neurons import known, neuron_map
 from gnorm.rows import read
 
@@ -26,11 +26,13 @@ def controls(model):
     return found | {"all neurons": [neurons], "heads and neurons": [heads, neurons]}
 
 
-def main(dataset_folder, checkpoint, tokens, memory_mb, output, metrics=()):
+def main(dataset_folder, checkpoint, tokens, memory_mb, output, metrics=(), budget=None):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
-    tokens = token_budget(tokens, unpruned, heads, memory_mb)
-    made = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
+    rows = read(dataset_folder, "evaluation")
+    probe = Probe(tokenizer, rows, budget) if budget else None
+    tokens = token_budget(tokens, unpruned, heads, memory_mb, 0, probe)
+    made = batches.resident(batches.make(tokenizer, rows, tokens, what="evaluation rows"), unpruned.device)
     found = {}
     for name, maps in controls(unpruned).items():
         model = copy.deepcopy(unpruned)
@@ -57,4 +59,5 @@ if __name__ == "__main__":
         snakemake.params.memory_mb,
         snakemake.output[0],
         snakemake.params.metrics,
+        snakemake.params.budget,
     )

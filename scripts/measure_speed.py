@@ -10,6 +10,7 @@ import torch
 
 from gnorm import checkpoints, surgery
 from gnorm.curves import counts
+from gnorm.devices import repeatably
 from gnorm.files import atomic
 from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
@@ -81,7 +82,7 @@ def main(dataset_folder, checkpoint, trajectories, levels, metrics, generation, 
             for gone, model in sweep(unpruned, heads, order, wanted):
                 if gone not in fresh:
                     fresh.add(gone)
-                    measured[gone].append(measure(model))
+                    measured[gone].append(repeatably(lambda model=model: measure(model)))
                     pruned = heads.total - heads.left(model)
                     sizes[gone] = {"heads_pruned": pruned, "fraction_pruned": pruned / heads.total}
                     sizes[gone]["parameters"] = sum(p.numel() for p in model.parameters())

@@ -13,7 +13,7 @@ from gnorm.files import atomic, digest, save_tensors
 from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.logs import progress as announce
-from gnorm.memory import token_budget
+from gnorm.memory import Probe, token_budget
 from gnorm.neurons import slot_map
 from gnorm.numbers import check_slots
 from gnorm.rows import read, resample
@@ -24,7 +24,9 @@ from gnorm.trajectory import Step, Stop, choose, follow, near_ties
 class Scorer:
     """The strategy's score as a function of the model, on the rows of one run."""
 
-    def __init__(self, strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens, checkpoint=None):
+    def __init__(
+        self, strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens, checkpoint=None, device=None
+    ):
         self.criterion = scores.load(strategy["score"])
         self.strategy, self.settings, self.heads, self.rows = strategy, strategy["settings"], heads, rows
         self.fixed, self.shared = None, {}
@@ -37,6 +39,8 @@ class Scorer:
             self.batches = self.criterion.batches(tokenizer, rows, weights, tokens, **self.settings)
         else:
             self.batches = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
+        if device and self.fixed is None:
+            self.batches = batches.resident(self.batches, device)
         # Rows that are evaluated too, with their positions there: scoring predicts them.
         if (
             scores.takes(self.criterion, "seen")
@@ -148,11 +152,13 @@ def main(
     trajectory_files,
     score_files,
     metrics=(),
+    budget=None,
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
-    tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb)
-    heads = slot_map(unpruned, strategy)  # or neurons
     evaluated = read(dataset_folder, "evaluation")
+    probe = Probe(tokenizer, evaluated, budget) if budget else None
+    tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb, probe)
+    heads = slot_map(unpruned, strategy)  # or neurons
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
     modules = scores.modules(strategy["score"], strategy["settings"])
     belongs_to = {
@@ -176,13 +182,13 @@ def main(
         if progress.over:
             continue
         model = copy.deepcopy(unpruned)
-        score = Scorer(strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens, of)
+        score = Scorer(strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens, of, unpruned.device)
         if strategy["settings"].get("precision", "float32") != "float32":
             score.report_precision(model)
         if score.shared:
             log.info("run %d: scoring also evaluates %d of %d rows", run, len(score.shared), len(evaluated))
         if score.shared or start_from is None:
-            made = evaluation_batches(tokenizer, evaluated, score, tokens)
+            made = batches.resident(evaluation_batches(tokenizer, evaluated, score, tokens), unpruned.device)
             start_from = Evaluation(made, heads, reuse_mb // 2 if len(score_files) > 1 else reuse_mb, metrics)
             if not score.shared:
                 start_from.accuracy(model)
@@ -228,4 +234,5 @@ if __name__ == "__main__":
         snakemake.output.trajectories,
         snakemake.output.scores,
         snakemake.params.metrics,
+        snakemake.params.budget,
     )

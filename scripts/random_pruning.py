@@ -12,7 +12,7 @@ from gnorm.files import atomic
 from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.logs import progress as announce
-from gnorm.memory import token_budget
+from gnorm.memory import Probe, token_budget
 from gnorm.neurons import slot_map
 from gnorm.rows import read
 from gnorm.scores.random import order
@@ -35,9 +35,14 @@ def main(
     state,
     output,
     metrics=(),
+    budget=None,
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
-    tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb)
+    evaluation_rows = read(dataset_folder, "evaluation")
+    probe = Probe(tokenizer, evaluation_rows, budget) if budget else None
+    tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb, probe)
+    evaluated = batches.make(tokenizer, evaluation_rows, tokens, what="evaluation rows")
+    evaluated = batches.resident(evaluated, unpruned.device)
     heads = slot_map(unpruned, unit)  # or neurons
     belongs_to = {
         **job("random_pruning", [checkpoint, dataset_folder]),
@@ -54,7 +59,6 @@ def main(
     rows = progress.load() or []
     if rows:
         log.info("goes on after trial %d with %d heads pruned", rows[-1]["trial"], rows[-1]["heads_pruned"])
-    evaluated = batches.make(tokenizer, read(dataset_folder, "evaluation"), tokens, what="evaluation rows")
     slots = [(row, head) for row in range(heads.shape[0]) for head in range(heads.shape[1])]
     wanted = counts(len(slots), levels)
     start_from = Evaluation(evaluated, heads, reuse_mb // 2, metrics)  # its outputs stay beside those of a trial
@@ -104,4 +108,5 @@ if __name__ == "__main__":
         snakemake.params.state,
         snakemake.output[0],
         snakemake.params.metrics,
+        snakemake.params.budget,
     )

@@ -212,6 +212,27 @@ def eager(model: nn.Module) -> Iterator[None]:
             config._attn_implementation = before
 
 
+@contextmanager
+def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
+    """Where the graph starts, as weights are frozen: the lowest projections with a slot, from row `first` on."""
+    roots: list[torch.Tensor] = []
+
+    def start(_module, _args, output):
+        if not output.requires_grad:
+            roots.append(output.requires_grad_())
+
+    kept = heads.kept(model)
+    names = [
+        name for row, block in enumerate(heads.blocks) if row >= first and kept[row].any() for name in block.projections
+    ]
+    handles = [projection(model, name).register_forward_hook(start) for name in dict.fromkeys(names)]
+    try:
+        yield roots
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 @dataclass(frozen=True)
 class Layout:
     """A family's names: {i} is the layer, relative to the backbone; the others relative to the layer."""

@@ -1,24 +1,63 @@
-"""How many tokens a batch may have, from the memory there is."""
+"""How many tokens a batch may have: from the memory there is and, on a GPU, from how fast it is."""
 
 from __future__ import annotations
+
+import gc
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from gnorm import footprint
+from gnorm import batches, footprint
+from gnorm.files import read_json
 from gnorm.footprint import LARGEST, LIBRARIES_MB
-from gnorm.heads import HeadMap
+from gnorm.heads import HeadMap, lowest_projections
 from gnorm.logs import log
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 LEAST = 256
+MOST = 2**18
+FULL = 0.8  # of the memory that is free
+RISES = 1.05  # how much faster a pass of twice the tokens must be, per token
+SAMPLE = 64  # rows that are looked at for their usual length
 
 
-def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: int | None, reuse_mb: int = 0) -> int:
-    """The suite's `batch_tokens`; for `auto` the largest power of two that fits.
+@dataclass(frozen=True)
+class Probe:
+    """What the budget of a GPU is found with.
 
-    A power of two up to a common limit, so that machines with enough memory make the same batches.
+    `kept` is a file for what was found: all jobs of a model make the same batches, and one that is interrupted goes on
+    with those it had, also on another card.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    rows: Sequence[dict]
+    kept: str | Path
+
+
+def token_budget(
+    setting: int | str,
+    model: nn.Module,
+    heads: HeadMap,
+    job_mb: int | None,
+    reuse_mb: int = 0,
+    probe: Probe | None = None,
+) -> int:
+    """The suite's `batch_tokens`; for `auto` a power of two that fits.
+
+    On a CPU it is the largest one up to a common limit, so that machines with enough memory make the same batches.
     `job_mb` is the suite's `memory_mb`: a CPU that runs out of it kills the job more often than it says so.
     None where jobs ask for what the model's size needs: then it is the limit, on every machine.
+    On a GPU it is found by a `probe`; without one it is the largest up to a limit too.
     """
     if setting != "auto":
         return int(setting)
@@ -27,16 +66,20 @@ def token_budget(setting: int | str, model: nn.Module, heads: HeadMap, job_mb: i
     model_mb = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20
     if model.device.type == "cuda":
         free_mb = torch.cuda.mem_get_info(model.device)[0] / 2**20 - model_mb - reuse_mb
+        limit = MOST if probe else LARGEST["cuda"]
     else:
         free_mb = job_mb - LIBRARIES_MB - 2 * model_mb - reuse_mb  # the unpruned model, and the one that loses heads
-    fitting = int(0.8 * free_mb * 2**20 / bytes_per_token(model, heads))
-    budget = LARGEST[model.device.type]
+        limit = LARGEST["cpu"]
+    fitting = int(FULL * free_mb * 2**20 / bytes_per_token(model, heads))
+    budget = limit
     while budget > fitting and budget > LEAST:
         budget //= 2
-    log.info("batches of at most %d tokens: memory has room for %d", budget, max(fitting, 0))
     if fitting < LEAST:
         more = "take a GPU with more" if job_mb is None else f"raise memory_mb in the suite, now {job_mb}"
         log.warning("memory is short: %s", more)
+    if model.device.type == "cuda" and probe:
+        return _kept_or_probed(model, heads, probe, budget)
+    log.info("batches of at most %d tokens: memory has room for %d", budget, max(fitting, 0))
     return budget
 
 
@@ -56,3 +99,82 @@ def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
         size=model.dtype.itemsize,
         vocabulary=0 if writes is None else len(writes.weight),
     )
+
+
+def _kept_or_probed(model: nn.Module, heads: HeadMap, probe: Probe, most: int) -> int:
+    """What an earlier job of this model has found, or what is found now and kept."""
+    size = sum(p.numel() for p in model.parameters())
+    if not (kept := _kept(probe.kept, size)):
+        tokens = probed(model, heads, probe, most)
+        _keep(probe.kept, {"tokens": tokens, "parameters": size, "card": torch.cuda.get_device_name(model.device)})
+        kept = _kept(probe.kept, size) or {"tokens": tokens, "card": "this card"}  # another job may have been first
+    log.info("batches of at most %d tokens, found on %s", kept["tokens"], kept["card"])
+    return kept["tokens"]
+
+
+def _kept(file: str | Path, size: int) -> dict | None:
+    try:
+        found = read_json(file)
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return found if found.get("parameters") == size else None
+
+
+def _keep(file: str | Path, found: dict) -> None:
+    """Write a file unless another job has; one of another model is replaced."""
+    file = Path(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.exists() and not _kept(file, found["parameters"]):
+        file.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", encoding="utf-8") as new:
+        json.dump(found, new)
+        new.flush()
+        try:
+            os.link(new.name, file)
+        except FileExistsError:
+            return
+
+
+def probed(model: nn.Module, heads: HeadMap, probe: Probe, most: int) -> int:
+    """The budget from which on more tokens are no faster, or would fill more than four fifths of the memory.
+
+    Rows of the usual length go forward and backward, twice as many each time.
+    """
+    encoded = sorted(batches.encode(probe.tokenizer, probe.rows[:SAMPLE]), key=lambda row: len(row["input_ids"]))
+    usual = encoded[len(encoded) // 2]
+    room = FULL * torch.cuda.mem_get_info(model.device)[0] + torch.cuda.memory_allocated(model.device)
+    best, fastest, tokens = LEAST, 0.0, LEAST
+    while tokens <= most:
+        count = max(1, tokens // len(usual["input_ids"]))
+        inputs = probe.tokenizer.pad([usual] * count, return_tensors="pt", padding_side="right")
+        inputs = {name: value.to(model.device) for name, value in inputs.items()}
+        try:
+            seconds, peak = _measured(model, heads, inputs)
+        except Exception as error:
+            if not batches.out_of_memory(error):
+                raise
+            seconds, peak = float("inf"), float("inf")
+        rate = inputs["input_ids"].numel() / seconds
+        log.info("probe: %d tokens, %.0f a second, %.0f MB at the peak", tokens, rate, peak / 2**20)
+        if peak > room or rate < RISES * fastest:
+            break
+        best, fastest, tokens = tokens, rate, 2 * tokens
+    gc.collect()
+    torch.cuda.empty_cache()
+    return best
+
+
+def _measured(model: nn.Module, heads: HeadMap, inputs: dict[str, torch.Tensor]) -> tuple[float, float]:
+    """Seconds of a pass forward and back, the best of three, and the memory at its peak."""
+    torch.cuda.reset_peak_memory_stats(model.device)
+    taken = []
+    for _ in range(4):  # the first one warms up
+        torch.cuda.synchronize(model.device)
+        began = time.perf_counter()
+        with torch.enable_grad(), lowest_projections(model, heads) as roots:
+            value = model(**inputs).logits.float().norm()
+            if roots:
+                torch.autograd.grad(value, roots)
+        torch.cuda.synchronize(model.device)
+        taken.append(time.perf_counter() - began)
+    return min(taken[1:]), torch.cuda.max_memory_allocated(model.device)

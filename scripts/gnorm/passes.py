@@ -23,7 +23,7 @@ from torch import nn
 
 from gnorm import UserError, effort, objectives, scores
 from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap, SlotMap, eager, places_of, projection
+from gnorm.heads import HeadMap, SlotMap, eager, lowest_projections, places_of
 from gnorm.numbers import Checks, check_slots, collected
 
 # Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
@@ -168,27 +168,6 @@ def backward(
     with collected(checks, model, heads) as own:
         own.logits(batch, logits)
     return found, logits.detach()
-
-
-@contextmanager
-def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
-    """Where the graph starts, as weights are frozen: the lowest projections with a slot, from row `first` on."""
-    roots: list[torch.Tensor] = []
-
-    def start(_module, _args, output):
-        if not output.requires_grad:
-            roots.append(output.requires_grad_())
-
-    kept = heads.kept(model)
-    names = [
-        name for row, block in enumerate(heads.blocks) if row >= first and kept[row].any() for name in block.projections
-    ]
-    handles = [projection(model, name).register_forward_hook(start) for name in dict.fromkeys(names)]
-    try:
-        yield roots
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

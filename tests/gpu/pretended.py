@@ -13,13 +13,8 @@ Import this module before torch: torch asks for a card's hooks once. It needs g+
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import importlib.util
 import os
-import subprocess
 import sys
-import tempfile
 import warnings
 import weakref
 from collections import Counter
@@ -27,31 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-HERE = Path(__file__).resolve()
-TORCH = Path(importlib.util.find_spec("torch").origin).parent
-
-
-def _load_guard() -> None:
-    """Compile card.cpp once for this torch, and load it."""
-    source = HERE.with_name("card.cpp")
-    key = hashlib.sha256(source.read_bytes() + str(TORCH).encode()).hexdigest()[:16]
-    made = Path(tempfile.gettempdir(), f"pretended-card-{os.getuid()}-{key}.so")
-    if not made.exists():
-        with tempfile.TemporaryDirectory(dir=made.parent) as scratch:
-            new = Path(scratch, made.name)
-            command = ["g++", "-std=c++20", "-shared", "-fPIC", f"-I{TORCH}/include", str(source), "-o", str(new)]
-            subprocess.run([*command, f"-L{TORCH}/lib", "-lc10", "-ltorch_cpu"], check=True)
-            new.rename(made)
-    for name in ("libc10.so", "libtorch_cpu.so"):
-        ctypes.CDLL(str(TORCH / "lib" / name), mode=ctypes.RTLD_GLOBAL)
-    ctypes.CDLL(str(made)).pretend()
-
-
-_load_guard()
-
-import torch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten  # noqa: E402
+import torch
+from guard import TORCH  # before torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 
 class Card:
@@ -173,7 +147,7 @@ def _waits() -> None:
     if not NOW.warns:
         return
     frame = sys._getframe(1)
-    while frame and Path(frame.f_code.co_filename).is_relative_to(TORCH) or frame.f_code.co_filename == __file__:
+    while (frame and Path(frame.f_code.co_filename).is_relative_to(TORCH)) or frame.f_code.co_filename == __file__:
         frame = frame.f_back
     said = "called a synchronizing CUDA operation (pretended)"
     warnings.warn_explicit(said, UserWarning, frame.f_code.co_filename, frame.f_lineno)
