@@ -5,9 +5,12 @@ from __future__ import annotations
 import ctypes
 import gc
 import platform
+import re
 import sys
 import threading
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -39,6 +42,24 @@ def seconds(work: Callable[[], object]) -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - began
+
+
+def waits(work: Callable[[], object]) -> Counter[str]:
+    """How often the host waited for the GPU while `work` ran, by file and line; torch tells of most such places."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            work()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    return Counter(f"{one.filename}:{one.lineno}" for one in told if "synchronizing CUDA" in str(one.message))
+
+
+def own(found: Counter[str]) -> int:
+    """Waits that are not inside transformers or TextPruner."""
+    return sum(count for place, count in found.items() if not re.search(r"/(transformers|textpruner)/", place))
 
 
 def peak_mb(work: Callable[[], object], every: float = 0.002) -> float:

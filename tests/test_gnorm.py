@@ -3,6 +3,7 @@
 import oracles
 import pytest
 import torch
+from conftest import FAMILIES
 
 from gnorm import surgery
 from gnorm.numbers import NotFinite
@@ -119,3 +120,47 @@ def test_a_head_with_tiny_norms(tiny, factor):
     expected = oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, tiny.rows[:4])
     assert expected[0, 1] < expected[0, 0] * factor
     assert relative(gnorm.score(tiny.model, tiny.heads, tiny.batches(4)), expected) < 1e-9
+
+
+def added_up_in_float64(x, g, width):
+    """The same products as `squared_norms` takes of one part, every one of them added in float64."""
+    terms = g * ((x @ x.transpose(1, 2)) @ g)
+    return terms.double().unflatten(-1, (-1, width)).sum((1, 3))
+
+
+def token_by_token(x, g, width):
+    """A block's squared gradient norm as the naive loop has it in float32: outer products, added up, then the norm."""
+    total = torch.zeros(len(x), g.shape[-1], x.shape[-1])
+    for t in range(x.shape[1]):
+        total += g[:, t, :, None] * x[:, t, None, :]
+    return total.unflatten(1, (-1, width)).flatten(2).norm(dim=2).double() ** 2
+
+
+@pytest.mark.parametrize("alike", [False, True])  # inputs alike and gradients that cancel out are hard to add up
+@pytest.mark.parametrize("length", [7, 40, 200])
+def test_adding_up_in_float32_costs_less_than_the_naive_loop_is_off_by(length, alike):
+    torch.manual_seed(length)
+    x, g = torch.randn(3, length, 256), torch.randn(3, length, 256)
+    if alike:
+        x, g = 0.1 * x + torch.randn(3, 1, 256), g - g.mean(1, keepdim=True)
+    exact = (g.double().transpose(1, 2) @ x.double()).unflatten(1, (-1, 64)).square().sum((2, 3))
+    naive = ((token_by_token(x, g, 64) - exact).abs() / exact).max()
+    (by_gram,) = gnorm.squared_norms(x, [g], [64])
+    added = ((by_gram - added_up_in_float64(x, g, 64)).abs() / exact).max() if length < 128 else 0.0
+    assert by_gram.dtype == torch.float64 and added <= naive
+    if length > 128 or not alike:  # the Gram form itself, in float32, loses digits where terms cancel out
+        assert ((by_gram - exact).abs() / exact).max() <= naive
+
+
+def test_float32_scores_are_as_near_to_float64_as_the_naive_loop(make_tiny):
+    """Root mean squares of relative errors, over the families: rounding in the model itself is nearly all of it."""
+    errors = {"naive": [], "engine": []}
+    for family in FAMILIES:
+        tiny = make_tiny(family, width=64)
+        rows = tiny.rows[:6]
+        expected = oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, rows)
+        tiny.model.float()
+        errors["naive"].append(oracles.gnorm(tiny.model, tiny.heads, tiny.tokenizer, rows) / expected - 1)
+        errors["engine"].append(gnorm.score(tiny.model, tiny.heads, tiny.batches(6)) / expected - 1)
+    naive, engine = (torch.cat([e.flatten() for e in found]).square().mean().sqrt() for found in errors.values())
+    assert engine <= 1.1 * naive, (engine, naive)

@@ -89,20 +89,10 @@ class Jobs:
         )
 
     def prune_heads(self, name="greedy", runs=1, stop=None, tokens="auto"):
-        entry = STRATEGIES[name]
+        entry, shards = STRATEGIES[name], self.shards if name == "ae" else []
         tables = [str(self.folder / f"{name}/run{run}.csv") for run in range(runs)]
         prune_heads.main(
-            *(
-                self.dataset,
-                self.checkpoint,
-                self.shards if name == "ae" else [],
-                entry,
-                7,
-                stop or {},
-                tokens,
-                None,
-                50,
-            ),
+            *(self.dataset, self.checkpoint, shards, entry, 7, stop or {}, tokens, None, 50),
             *(str(self.folder / f"{name}.state"), tables, [t.replace(".csv", ".scores.pt") for t in tables]),
             *(self.metrics, self.budget),
         )

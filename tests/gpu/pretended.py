@@ -22,8 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+import guard  # isort: split
+
+# After the guard: torch asks for it once.
 import torch
-from guard import TORCH  # before torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
@@ -60,6 +62,7 @@ class Card:
 CARDS: list[Card] = []
 NOW = SimpleNamespace(card=0, there=False, warns=False)
 USED: Counter[str] = Counter()  # operations of the cards, by name
+DOUBLE: Counter[str] = Counter()  # elements that they computed in float64
 
 
 class OnCard(torch.Tensor):
@@ -147,7 +150,9 @@ def _waits() -> None:
     if not NOW.warns:
         return
     frame = sys._getframe(1)
-    while (frame and Path(frame.f_code.co_filename).is_relative_to(TORCH)) or frame.f_code.co_filename == __file__:
+    while (
+        frame and Path(frame.f_code.co_filename).is_relative_to(guard.TORCH)
+    ) or frame.f_code.co_filename == __file__:
         frame = frame.f_back
     said = "called a synchronizing CUDA operation (pretended)"
     warnings.warn_explicit(said, UserWarning, frame.f_code.co_filename, frame.f_lineno)
@@ -198,6 +203,8 @@ def _run(func, args, kwargs):
         made = func(*inner_args, **inner_kwargs)
     if target is not None and target.type == "cpu":
         return made
+    if isinstance(made, torch.Tensor) and made.dtype == torch.float64 and not func.is_view:
+        DOUBLE[name] += max(t.numel() for t in (made, *there))
     known = {id(t.inner): t for t in there} | {id(t): t for t in here}  # what an operation changes in place
     return tree_map_only(torch.Tensor, lambda t: known[id(t)] if id(t) in known else OnCard(t, card), made)
 
@@ -294,6 +301,7 @@ def install(cards: int = 1, memory_mb: int = 4096) -> None:
     """Make torch believe in so many cards, in this thread, for the rest of the process."""
     CARDS[:] = [Card(index, memory_mb * 2**20) for index in range(cards)]
     os.environ["PRETENDED_CARDS"] = str(cards)
+    host = os.environ.get("PRETENDED_HOST", os.getpid())  # processes with the same one share their cards
     stands_in = {
         "_lazy_init": lambda: None,
         "is_available": lambda: NOW.there,
@@ -304,7 +312,7 @@ def install(cards: int = 1, memory_mb: int = 4096) -> None:
         "get_device_name": lambda device=None: "pretended card",
         "get_device_capability": lambda device=None: (8, 0),
         "get_device_properties": lambda device=None: SimpleNamespace(
-            name="pretended card", uuid=f"pretended-{os.environ.get('PRETENDED_HOST', os.getpid())}-{_card(device).index}",
+            name="pretended card", uuid=f"pretended-{host}-{_card(device).index}",
             total_memory=_card(device).memory, major=8, minor=0, multi_processor_count=1,
         ),
         "is_bf16_supported": lambda *_, **__: True,
