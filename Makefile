@@ -10,7 +10,7 @@ WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 MARKS ?= not slow
 
-.PHONY: help env demo minilm bench capacity test test-quick test-faults test-slurm lint format clean
+.PHONY: help env demo minilm bench capacity check-gpu test test-quick test-faults test-gpu test-slurm lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -46,11 +46,17 @@ test-faults: env ## inject every fault, also those that take long, and write doc
 test-quick: env ## tests without the suites mini, minilm and paper
 	$(PYTEST) -m "not mini and not minilm and not paper and not slow"
 
+test-gpu: env ## every job that loads a model, on pretended GPUs; needs g++; two minutes
+	PYTHONPATH=tests/gpu $(BIN)/python -m pytest -q -n $(WORKERS) --dist load -p on_cards tests/gpu
+
 test-slurm: env ## the suite mini on a real Slurm of one node, made for the test and taken down; minutes
 	tests/slurm/run
 
 capacity: env ## what a suite will cost, without running it: make capacity SUITE=paper [SPEED=20]
 	$(BIN)/python scripts/estimate_capacity.py --suite $(or $(SUITE),mini) $(if $(SPEED),--speed $(SPEED))
+
+check-gpu: env ## check this machine's GPU and write a page about it, results/check-gpu/README.md; minutes
+	$(BIN)/python scripts/check_gpu.py $(if $(QUICK),--quick)
 
 lint: env ## ruff, snakefmt and snakemake --lint
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ from gnorm import (
     advice,
     cost,
     estimate,
+    hardware,
     imports,
     interchange,
     paper,
@@ -260,8 +261,11 @@ def seconds_of(job):
 
 
 def watch(workflow):
-    """Say on screen how far a run is, and how long the rest will take."""
+    """Say on screen how far a run is, and how long the rest will take; first of all if a GPU will not be used."""
     on_cluster = workflow.nodes  # how many jobs at once
+    elsewhere = on_cluster or workflow.deployment_settings.deployment_method  # another machine or environment
+    if not elsewhere and (unused := hardware.unused_card()):
+        logger.warning(unused)
     jobs = [
         estimate.Job(
             id=job.jobid,

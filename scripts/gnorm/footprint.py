@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-LARGEST = {"cpu": 2048, "cuda": 16384}  # tokens: on a CPU more is no faster (make bench); for a GPU it is a guess
+# Tokens of a batch. On a CPU more is no faster (make bench); on a GPU a probe finds the number (gnorm.memory), and this
+# is what is planned with.
+LARGEST = {"cpu": 2048, "cuda": 16384}
 LIBRARIES_MB = 700  # what a job takes before it loads a model
 
 

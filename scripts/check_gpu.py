@@ -1,0 +1,256 @@
+"""Check this machine's GPU, in a few minutes, and write one page about it: make check-gpu.
+
+The page is results/check-gpu/README.md. Nothing of it depends on a suite or on the network.
+"""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
+import torch
+
+from benchmarks import clock, naive, shapes
+from gnorm import UserError, batches, checkpoints, corpora, hardware, tokenizer
+from gnorm.devices import device
+from gnorm.evaluate import Evaluation
+from gnorm.files import load_tensors, save_tensors, write_text
+from gnorm.heads import head_map
+from gnorm.logs import log, start
+from gnorm.memory import Probe, bytes_per_token, token_budget
+from gnorm.scores import gnorm
+from gnorm.trajectory import Stop, follow, near_ties
+
+FOLDER = Path("results/check-gpu")
+MODEL = {"family": "bert", "heads": 4, "width": 64, "feed_forward": 128, "batch": 32, "rate": 0.001}
+WAITS = 6  # of the host for the card, a step, inside this project
+SPAN = {True: (120, 30, 1), False: (4000, 500, 4)}  # quick or not: rows to train and to evaluate on, epochs
+SCORED, TOKENS = 24, 2048  # rows that heads are scored on, and tokens of a batch, the same on every device
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was checked; `good` is None where there is nothing to pass."""
+
+    what: str
+    found: str
+    good: bool | None = None
+
+    @property
+    def row(self) -> str:
+        return f"| {self.what} | {self.found} | {'' if self.good is None else 'yes' if self.good else '**NO**'} |"
+
+
+def machine():
+    """The card, its driver, and versions."""
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        driver = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split("\n")[0]
+    except (OSError, subprocess.CalledProcessError):
+        driver = "unknown (nvidia-smi does not answer)"
+    card = torch.cuda.get_device_properties(device())
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "transformers", "textpruner")]
+    return [
+        Line("card", f"{card.name}, {card.total_memory / 2**30:.1f} GiB, {torch.cuda.device_count()} visible"),
+        Line("driver, CUDA, cuDNN", f"{driver}, {torch.version.cuda}, {torch.backends.cudnn.version()}"),
+        Line("versions", f"Python {platform.python_version()}, {', '.join(versions)}"),
+        Line("CUBLAS_WORKSPACE_CONFIG", os.environ["CUBLAS_WORKSPACE_CONFIG"]),
+        Line("TF32", *(("off", True) if torch.get_float32_matmul_precision() == "highest" else ("ON", False))),
+        Line("deterministic kernels", *_said(torch.are_deterministic_algorithms_enabled())),
+    ]
+
+
+def _said(good):
+    return ("yes" if good else "no"), good
+
+
+def dataset(quick):
+    """Rows of a generated corpus, to train and to evaluate on, and a tokenizer for them."""
+    train, evaluated, _ = SPAN[quick]
+    classes = corpora.load("finance").LABELS
+    drawn = corpora.draw("finance", train + evaluated, 0)
+    rows = [{**row, "row": i, "label": classes.index(row["label_name"])} for i, row in enumerate(drawn)]
+    return rows[:train], rows[train:], classes, tokenizer.train("bert", [row["text"] for row in rows[:train]], 500, 48)
+
+
+def training(quick):
+    """Train twice: the same bytes? The model is kept for what follows."""
+    rows, _, classes, built = dataset(quick)
+    entry = MODEL | {"epochs": SPAN[quick][2], "layers": 2 if quick else 4}
+    models = [checkpoints.train(entry, built, rows, classes, 2026) for _ in range(2)]
+    one, two = (model.state_dict() for model in models)
+    differ = [name for name in one if not torch.equal(one[name], two[name])]
+    checkpoints.save(FOLDER / "checkpoint", models[0].cpu(), built)
+    found = f"{len(differ)} of {len(one)} tensors differ" if differ else f"all {len(one)} tensors are the same"
+    return [Line("training twice gives the same bytes", found, not differ)]
+
+
+def trajectory(on, quick, heads_pruned=None):
+    """Greedy-Gnorm on the trained model, step by step."""
+    model, built = checkpoints.load(FOLDER / "checkpoint", on=on)
+    heads, rows = head_map(model), dataset(quick)[1]
+    scored, evaluated = (
+        batches.resident(batches.make(built, part, TOKENS), model.device) for part in (rows[:SCORED], rows)
+    )
+    evaluation, stop = Evaluation(evaluated, heads, 100), Stop(heads=heads_pruned)
+    return follow(model, heads, evaluation, lambda model: (gnorm.score(model, heads, scored), {}), stop=stop)
+
+
+def order(steps):
+    return [(step.layer, step.head) for step, _ in steps[1:]]
+
+
+def same_order(here, there):
+    """How the card's trajectory compares with the CPU's."""
+    close = {step for step, *_ in near_ties(here)}
+    pairs = zip(order(here), order(there), strict=True)
+    departs = next((step for step, (a, b) in enumerate(pairs, start=1) if a != b), None)
+    together = here[:departs], there[:departs]
+    off = [abs(a.correct - b.correct) for (a, _), (b, _) in zip(*together, strict=True)]
+    errors = [
+        ((b - a).abs() / a.abs().clamp_min(1e-300))[a != 0].max().item()
+        for (_, a), (_, b) in zip(*together, strict=True)
+        if a is not None
+    ]
+    if departs is None:
+        found = f"the same {len(here) - 1} heads"
+    else:
+        found = f"departs at step {departs} of {len(here) - 1}, {'a' if departs in close else 'NOT a'} near-tie"
+    rows = here[0][0].evaluated
+    return [
+        Line("greedy order is the CPU's, but for near-ties", found, departs is None or departs in close),
+        Line("largest relative difference of a score", f"{max(errors):.1e}", max(errors) < 1e-3),
+        Line("rows that are right on one device alone", f"{max(off)} of {rows}", max(off) <= max(1, rows // 100)),
+    ]
+
+
+def waits(quick):
+    """How often a step makes the card wait."""
+    to_come, steps = trajectory(device(), quick, heads_pruned=3), []
+    found = clock.waits(lambda: steps.extend(to_come))
+    own, all_of_them = clock.own(found) / len(steps), sum(found.values()) / len(steps)
+    places = ", ".join(f"{Path(place).name} {count}" for place, count in found.most_common(4))
+    return [
+        Line("waits a step in this project", f"{own:.1f}", own <= WAITS),
+        Line("waits a step with those inside transformers", f"{all_of_them:.1f} ({places})"),
+    ]
+
+
+def speed(quick):
+    """A scoring pass beside a bare forward and backward pass, and its memory beside the estimate."""
+    shape = shapes.NARROW if quick else shapes.SHAPES["BERT"]
+    model, heads = shapes.build(shape, 2 if quick else None)
+    built, many = shapes.Ids(shape), shapes.rows(shape, 32 if quick else 2000)
+    tokens = 512 if quick else token_budget("auto", model, heads, None, 0, Probe(built, many, FOLDER / "tokens.json"))
+    made = batches.resident(batches.make(built, many, tokens), model.device)
+    gnorm.score(model, heads, made)
+    ratios, seconds = [], []
+    for _ in range(2 if quick else 7):  # by turns
+        floor = clock.seconds(lambda: naive.floor(model, heads, made))
+        seconds.append(clock.seconds(lambda: gnorm.score(model, heads, made)))
+        ratios.append(seconds[-1] / floor)
+    largest = max(made, key=lambda batch: batch.tokens)
+    peak, estimate = clock.peak_mb(lambda: gnorm.score(model, heads, [largest])), bytes_per_token(model, heads)
+    estimate = estimate * largest.tokens / 2**20
+    name = "a narrow model" if quick else "BERT-base"
+    return [
+        Line(f"tokens of a batch for {name}", f"{tokens}"),
+        Line(
+            f"a score of {len(many)} rows beside a bare forward and backward pass",
+            f"{statistics.median(seconds):.3f} s, {statistics.median(ratios):.2f} times",
+        ),
+        Line(
+            f"memory of a batch of {largest.tokens} tokens, beside the estimate",
+            f"{peak:.0f} MB, {estimate:.0f} MB",
+            peak <= estimate,
+        ),
+    ]
+
+
+def second_card(quick):
+    """A job of its own, at the same time, on another card; None if there is no other."""
+    if torch.cuda.device_count() < 2:
+        return None
+    command = [sys.executable, __file__, "--second", *(["--quick"] if quick else [])]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def two_cards(process, there):
+    if process is None:
+        return [Line("two jobs on two cards", "only one card is visible")]
+    said, _ = process.communicate(timeout=1800)
+    if process.returncode:
+        return [Line("two jobs on two cards", "the second job failed: " + said.strip().splitlines()[-1][:200], False)]
+    second = load_tensors(FOLDER / "second.pt")
+    mine = str(device())
+    same = second["order"] == [list(slot) for slot in order(there)]
+    return [
+        Line("two jobs on two cards", f"{mine} and {second['device']}", mine != second["device"]),
+        Line("both have pruned the same heads", *_said(same)),
+    ]
+
+
+PAGE = """# GPU check
+
+{verdict}
+
+| what | found | as it should be |
+|---|---|---|
+{rows}
+
+Made by `make check-gpu`{quick}. To report a card, or a line that says **NO**: open an issue and attach this page.
+"""
+
+
+def write(lines, quick):
+    bad = [line.what for line in lines if line.good is False]
+    verdict = f"Not as it should be: {'; '.join(bad)}." if bad else "Everything is as it should be."
+    rows = "\n".join(line.row for line in lines)
+    page = PAGE.format(verdict=verdict, rows=rows, quick=" in its quick form" if quick else "")
+    write_text(FOLDER / "README.md", page)
+    print(f"\n{page}\npage: {FOLDER / 'README.md'}")
+    return not bad
+
+
+def main(quick):
+    """Whether all is well."""
+    lines = machine()
+    lines += training(quick)
+    log.info("trained twice")
+    second = second_card(quick)
+    try:
+        there = list(trajectory(device(), quick))
+        log.info("pruned on %s", device())
+        lines += same_order(list(trajectory("cpu", quick)), there)
+        lines += two_cards(second, there)
+    finally:
+        if second and second.poll() is None:
+            second.kill()
+    lines += waits(quick) + speed(quick)
+    return write(lines, quick)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller models and fewer rows")
+    parser.add_argument("--second", action="store_true", help=argparse.SUPPRESS)  # the job on the other card
+    asked = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    start(str(FOLDER / ("second.log" if asked.second else "check.log")), "check-gpu")
+    if not torch.cuda.is_available():
+        if unused := hardware.unused_card():
+            raise UserError(unused)
+        print("This machine has no NVIDIA card: there is nothing to check. Everything runs on the CPU.")
+    elif asked.second:
+        slots = order(list(trajectory(device(), asked.quick)))
+        save_tensors(FOLDER / "second.pt", {"device": str(device()), "order": [list(slot) for slot in slots]})
+    else:
+        sys.exit(not main(asked.quick))
