@@ -2,8 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 CORES ?= $(shell nproc)
-# One job at a time on a GPU; without one, as many jobs as there are cores.
-GPUS ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo 1 || echo $(CORES))
+# One job at a time on each GPU; without any, as many jobs as there are cores.
+GPUS ?= $(shell n=$$(nvidia-smi -L 2>/dev/null | grep -c ^GPU); echo $$((n > 0 ? n : $(CORES))))
 
 # Tests side by side; each worker takes a core and a gigabyte.
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))

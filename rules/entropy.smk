@@ -27,6 +27,7 @@ rule entropy_shard:
         gpu=1,
         mem_mb=memory,
         runtime=time_limit("entropy_shard"),
+        reuse_mb=JOBS["reuse_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],

@@ -149,6 +149,7 @@ rule measure_controls:
         gpu=1,
         mem_mb=memory,
         runtime=time_limit("measure_controls"),
+        reuse_mb=JOBS["reuse_mb"],
     params:
         dataset_folder=subpath(input.rows, parent=True),
         tokens=JOBS["batch_tokens"],

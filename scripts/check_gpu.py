@@ -25,9 +25,9 @@ from gnorm.evaluate import Evaluation
 from gnorm.files import load_tensors, save_tensors, write_text
 from gnorm.heads import head_map
 from gnorm.logs import log, start
-from gnorm.memory import Probe, bytes_per_token, token_budget
+from gnorm.memory import bytes_per_token, probed
 from gnorm.scores import gnorm
-from gnorm.trajectory import Stop, follow, near_ties
+from gnorm.trajectory import NEAR, Stop, follow
 
 FOLDER = Path("results/check-gpu")
 MODEL = {"family": "bert", "heads": 4, "width": 64, "feed_forward": 128, "batch": 32, "rate": 0.001}
@@ -49,7 +49,7 @@ class Line:
         return f"| {self.what} | {self.found} | {'' if self.good is None else 'yes' if self.good else '**NO**'} |"
 
 
-def machine():
+def machine(quick):
     """The card, its driver, and versions."""
     asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
@@ -63,9 +63,17 @@ def machine():
         Line("driver, CUDA, cuDNN", f"{driver}, {torch.version.cuda}, {torch.backends.cudnn.version()}"),
         Line("versions", f"Python {platform.python_version()}, {', '.join(versions)}"),
         Line("CUBLAS_WORKSPACE_CONFIG", os.environ["CUBLAS_WORKSPACE_CONFIG"]),
-        Line("TF32", *(("off", True) if torch.get_float32_matmul_precision() == "highest" else ("ON", False))),
-        Line("deterministic kernels", *_said(torch.are_deterministic_algorithms_enabled())),
+        Line("deterministic kernels are on", *_said(torch.are_deterministic_algorithms_enabled())),
+        precision(256 if quick else 2048),
     ]
+
+
+def precision(size):
+    """Whether a product of float32 matrices is one: TF32 keeps 10 bits of 23, which is off by 1e-4 and more."""
+    a, b = (torch.randn(size, size, generator=torch.Generator().manual_seed(i)) for i in range(2))
+    exact = a.double() @ b.double()
+    error = ((a.to(device()) @ b.to(device())).cpu() - exact).norm() / exact.norm()
+    return Line("TF32 is off: error of a float32 product", f"{error:.1e}", error.item() < 1e-5)
 
 
 def _said(good):
@@ -109,9 +117,8 @@ def order(steps):
 
 
 def same_order(here, there):
-    """How the card's trajectory compares with the CPU's."""
-    close = {step for step, *_ in near_ties(here)}
-    pairs = zip(order(here), order(there), strict=True)
+    """How the card's trajectory compares with the CPU's, up to where they depart."""
+    pairs = list(zip(order(here), order(there), strict=True))
     departs = next((step for step, (a, b) in enumerate(pairs, start=1) if a != b), None)
     together = here[:departs], there[:departs]
     off = [abs(a.correct - b.correct) for (a, _), (b, _) in zip(*together, strict=True)]
@@ -120,59 +127,79 @@ def same_order(here, there):
         for (_, a), (_, b) in zip(*together, strict=True)
         if a is not None
     ]
-    if departs is None:
-        found = f"the same {len(here) - 1} heads"
-    else:
-        found = f"departs at step {departs} of {len(here) - 1}, {'a' if departs in close else 'NOT a'} near-tie"
+    found, tie = f"the same {len(here) - 1} heads", True
+    if departs:
+        scores = next(taken for _, taken in reversed(together[0]) if taken is not None)  # what both chose by
+        one, two = (scores[slot].item() for slot in pairs[departs - 1])
+        gap = abs(one - two) / max(abs(one), abs(two), 1e-300)
+        tie = gap < NEAR
+        found = (
+            f"departs at step {departs} of {len(here) - 1}: scores {gap:.0e} apart, {'' if tie else 'NOT '}a near-tie"
+        )
     rows = here[0][0].evaluated
     return [
-        Line("greedy order is the CPU's, but for near-ties", found, departs is None or departs in close),
+        Line("greedy order is the CPU's, but for near-ties", found, tie),
         Line("largest relative difference of a score", f"{max(errors):.1e}", max(errors) < 1e-3),
         Line("rows that are right on one device alone", f"{max(off)} of {rows}", max(off) <= max(1, rows // 100)),
     ]
 
 
 def waits(quick):
-    """How often a step makes the card wait."""
+    """How often a step makes the host wait for the card."""
     to_come, steps = trajectory(device(), quick, heads_pruned=3), []
     found = clock.waits(lambda: steps.extend(to_come))
     own, all_of_them = clock.own(found) / len(steps), sum(found.values()) / len(steps)
     places = ", ".join(f"{Path(place).name} {count}" for place, count in found.most_common(4))
     return [
-        Line("waits a step in this project", f"{own:.1f}", own <= WAITS),
-        Line("waits a step with those inside transformers", f"{all_of_them:.1f} ({places})"),
+        Line("waits per step in this project", f"{own:.1f}", own <= WAITS),
+        Line("waits per step with those inside transformers", f"{all_of_them:.1f} ({places})"),
     ]
 
 
 def speed(quick):
-    """A scoring pass beside a bare forward and backward pass, and its memory beside the estimate."""
+    """Scores and whole steps beside a bare forward and backward pass, and the memory of a score beside the estimate."""
     shape = shapes.NARROW if quick else shapes.SHAPES["BERT"]
     model, heads = shapes.build(shape, 2 if quick else None)
-    built, many = shapes.Ids(shape), shapes.rows(shape, 32 if quick else 2000)
-    tokens = 512 if quick else token_budget("auto", model, heads, None, 0, Probe(built, many, FOLDER / "tokens.json"))
-    made = batches.resident(batches.make(built, many, tokens), model.device)
+    built, rows = shapes.Ids(shape), shapes.rows(shape, 32 if quick else 2000)
+    tokens = probed(model, heads, built, rows)
+    made = batches.resident(batches.make(built, rows, tokens), model.device)
     gnorm.score(model, heads, made)
-    ratios, seconds = [], []
+    floors, scores = [], []
     for _ in range(2 if quick else 7):  # by turns
-        floor = clock.seconds(lambda: naive.floor(model, heads, made))
-        seconds.append(clock.seconds(lambda: gnorm.score(model, heads, made)))
-        ratios.append(seconds[-1] / floor)
+        floors.append(clock.seconds(lambda: naive.floor(model, heads, made)))
+        scores.append(clock.seconds(lambda: gnorm.score(model, heads, made)))
+    ratio = statistics.median(score / floor for score, floor in zip(scores, floors, strict=True))
+    floor = statistics.median(floors)
     largest = max(made, key=lambda batch: batch.tokens)
-    peak, estimate = clock.peak_mb(lambda: gnorm.score(model, heads, [largest])), bytes_per_token(model, heads)
-    estimate = estimate * largest.tokens / 2**20
+    peak = clock.peak_mb(lambda: gnorm.score(model, heads, [largest]))
+    estimate = bytes_per_token(model, heads) * largest.tokens / 2**20
+    evaluation = Evaluation(made, heads, 0)
+    steps = list(follow(model, heads, evaluation, lambda m: (gnorm.score(m, heads, made), {}), stop=Stop(heads=4)))
+    step = statistics.median(step.seconds for step, _ in steps[1:])
     name = "a narrow model" if quick else "BERT-base"
     return [
-        Line(f"tokens of a batch for {name}", f"{tokens}"),
-        Line(
-            f"a score of {len(many)} rows beside a bare forward and backward pass",
-            f"{statistics.median(seconds):.3f} s, {statistics.median(ratios):.2f} times",
-        ),
+        Line(f"tokens of a batch that the probe finds for {name}", f"{tokens}"),
+        Line(f"bare forward and backward pass, {len(rows)} rows", f"{floor:.3f} s"),
+        Line("scoring all heads on them", f"{statistics.median(scores):.3f} s, {ratio:.2f} times the bare pass"),
+        Line("a step: prune, score and evaluate them", f"{step:.3f} s, {step / floor:.2f} times the bare pass"),
         Line(
             f"memory of a batch of {largest.tokens} tokens, beside the estimate",
             f"{peak:.0f} MB, {estimate:.0f} MB",
             peak <= estimate,
         ),
     ]
+
+
+def orders(quick):
+    """Prune on this card, on the CPU and, if there is a second card, in a job of its own at the same time."""
+    second = second_card(quick)
+    try:
+        there = list(trajectory(device(), quick))
+        log.info("pruned on %s", device())
+        return same_order(list(trajectory("cpu", quick)), there) + two_cards(second, there)
+    finally:
+        if second and second.poll() is None:
+            second.kill()
 
 
 def second_card(quick):
@@ -206,6 +233,8 @@ PAGE = """# GPU check
 |---|---|---|
 {rows}
 
+Waits are those that torch's `set_sync_debug_mode` reports; it does not see copies from the host that need not wait.
+
 Made by `make check-gpu`{quick}. To report a card, or a line that says **NO**: open an issue and attach this page.
 """
 
@@ -221,20 +250,16 @@ def write(lines, quick):
 
 
 def main(quick):
-    """Whether all is well."""
-    lines = machine()
-    lines += training(quick)
-    log.info("trained twice")
-    second = second_card(quick)
-    try:
-        there = list(trajectory(device(), quick))
-        log.info("pruned on %s", device())
-        lines += same_order(list(trajectory("cpu", quick)), there)
-        lines += two_cards(second, there)
-    finally:
-        if second and second.poll() is None:
-            second.kill()
-    lines += waits(quick) + speed(quick)
+    """Whether all is well. A part that fails is a line of the page, and its traceback is in the log."""
+    lines = []
+    for part in (machine, training, orders, waits, speed):
+        try:
+            lines += part(quick)
+        except Exception as error:
+            log.exception("%s failed", part.__name__)
+            said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            lines.append(Line(part.__name__.replace("_", " "), f"failed: {said}", False))
+        log.info("%s: done", part.__name__)
     return write(lines, quick)
 
 
@@ -246,7 +271,7 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     start(str(FOLDER / ("second.log" if asked.second else "check.log")), "check-gpu")
     if not torch.cuda.is_available():
-        if unused := hardware.unused_card():
+        if unused := hardware.unused_card(looked=True):
             raise UserError(unused)
         print("This machine has no NVIDIA card: there is nothing to check. Everything runs on the CPU.")
     elif asked.second:

@@ -93,7 +93,7 @@ def main(
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     rows = read(folder, "evaluation")
-    probe = Probe(tokenizer, rows, budget) if budget else None
+    probe = Probe(checkpoint, folder, budget, reuse_mb) if budget else None
     tokens = token_budget(tokens, unpruned, heads, memory_mb, reuse_mb, probe)
     of = digest(checkpoint) if shards else None
     named = [module for name, settings in criteria.items() for module in scores.modules(name, settings)]

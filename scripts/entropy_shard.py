@@ -12,11 +12,24 @@ from gnorm.rows import read
 from gnorm.scores.entropy import VARIANTS, of_rows
 
 
-def main(dataset_folder, checkpoint, first, last, epsilon, variant, tokens, memory_mb, output, mean_file, budget=None):
+def main(
+    dataset_folder,
+    checkpoint,
+    first,
+    last,
+    epsilon,
+    variant,
+    tokens,
+    memory_mb,
+    output,
+    mean_file,
+    budget=None,
+    reuse_mb=0,
+):
     model, tokenizer = checkpoints.load(checkpoint, attention="eager")
     heads = head_map(model)
     rows = read(dataset_folder, "entropy")[first : last + 1]
-    probe = Probe(tokenizer, rows, budget) if budget else None
+    probe = Probe(checkpoint, dataset_folder, budget, reuse_mb) if budget else None
     made = batches.make(tokenizer, rows, token_budget(tokens, model, heads, memory_mb, 0, probe), what="entropy rows")
     shape, checks = (heads.layers, heads.heads), Checks(model, heads)
     on_device = {"device": model.device}
@@ -71,4 +84,5 @@ if __name__ == "__main__":
         snakemake.output.shard,
         snakemake.output.mean,
         snakemake.params.budget,
+        snakemake.resources.reuse_mb,
     )

@@ -26,11 +26,11 @@ def controls(model):
     return found | {"all neurons": [neurons], "heads and neurons": [heads, neurons]}
 
 
-def main(dataset_folder, checkpoint, tokens, memory_mb, output, metrics=(), budget=None):
+def main(dataset_folder, checkpoint, tokens, memory_mb, output, metrics=(), budget=None, reuse_mb=0):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(unpruned)
     rows = read(dataset_folder, "evaluation")
-    probe = Probe(tokenizer, rows, budget) if budget else None
+    probe = Probe(checkpoint, dataset_folder, budget, reuse_mb) if budget else None
     tokens = token_budget(tokens, unpruned, heads, memory_mb, 0, probe)
     made = batches.resident(batches.make(tokenizer, rows, tokens, what="evaluation rows"), unpruned.device)
     found = {}
@@ -60,4 +60,5 @@ if __name__ == "__main__":
         snakemake.output[0],
         snakemake.params.metrics,
         snakemake.params.budget,
+        snakemake.resources.reuse_mb,
     )

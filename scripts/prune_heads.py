@@ -156,7 +156,7 @@ def main(
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     evaluated = read(dataset_folder, "evaluation")
-    probe = Probe(tokenizer, evaluated, budget) if budget else None
+    probe = Probe(checkpoint, dataset_folder, budget, reuse_mb) if budget else None
     tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb, probe)
     heads = slot_map(unpruned, strategy)  # or neurons
     rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")

@@ -39,7 +39,7 @@ def main(
 ):
     unpruned, tokenizer = checkpoints.load(checkpoint)
     evaluation_rows = read(dataset_folder, "evaluation")
-    probe = Probe(tokenizer, evaluation_rows, budget) if budget else None
+    probe = Probe(checkpoint, dataset_folder, budget, reuse_mb) if budget else None
     tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb, probe)
     evaluated = batches.make(tokenizer, evaluation_rows, tokens, what="evaluation rows")
     evaluated = batches.resident(evaluated, unpruned.device)

@@ -3,8 +3,9 @@
 import copy
 import random
 import re
+import resource
 import shutil
-import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -275,25 +276,31 @@ def test_what_is_accepted_plans(tmp_path, record_property):
     shutil.rmtree(tree)
 
 
-@pytest.mark.slow
-@pytest.mark.fault("100 models x 7 strategies x 3 runs in one configuration", "planned in under 60 s")
-def test_many_models_plan(tmp_path):
-    tree = copy_workflow(tmp_path / "tree")
+def planning(tree: Path, models: int) -> float:
+    """Seconds of CPU that it takes to plan so many models with 7 strategies in 3 runs."""
     model = SUITES["mini"]["models"]["BERT"]
-    letters = "abcdefghij"
-    (tree / "suites/many.yaml").write_text(
-        yaml.safe_dump({"models": {f"M{a}{b}": model for a in letters for b in letters}})
-    )
+    (tree / "suites/many.yaml").write_text(yaml.safe_dump({"models": {f"M{i:03}": model for i in range(models)}}))
     config = CONFIG | {"suite": "many"}
     config["strategies"] = CONFIG["strategies"] | {
         "by_loss": {"score": "gnorm", "settings": {"objective": "task_loss"}}
     }
-    (tree / "config.yaml").write_text(yaml.safe_dump(config))
     assert len(config["strategies"]) == 7
-    began = time.monotonic()
+    (tree / "config.yaml").write_text(yaml.safe_dump(config))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     made = snakemake(tree, "-n", "--quiet", "rules")
-    took = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert made.returncode == 0, made.stderr[-3000:]
-    assert re.search(r"prune_heads +600\n", made.stdout + made.stderr)
-    assert took < 60, f"{took:.0f} s"
+    assert re.search(rf"prune_heads +{6 * models}\n", made.stdout + made.stderr)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "100 models x 7 strategies x 3 runs in one configuration", "planned, in at most five times as long as 25 models"
+)
+def test_many_models_plan(tmp_path):
+    """In proportion to the models, that is: how long it takes depends on the machine."""
+    tree = copy_workflow(tmp_path / "tree")
+    few, many = planning(tree, 25), planning(tree, 100)
+    assert many < 5 * few, f"25 models: {few:.1f} s, 100 models: {many:.1f} s"
     shutil.rmtree(tree)

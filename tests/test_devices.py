@@ -74,6 +74,7 @@ def test_the_device_of_a_job(count, expected, tmp_path, monkeypatch, caplog, hol
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: SimpleNamespace(uuid=pretended[i]))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
     chosen = []
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     try:

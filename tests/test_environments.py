@@ -4,7 +4,9 @@ No conda can be installed here: its environments are read with conda's own gramm
 """
 
 import ast
+import asyncio
 import importlib.metadata
+import json
 import re
 import sys
 from pathlib import Path
@@ -13,7 +15,8 @@ import jsonschema
 import pytest
 import yaml
 from conftest import ROOT
-from rattler import MatchSpec
+from rattler import Channel, MatchSpec, SparseRepoData, VirtualPackage, VirtualPackageOverrides
+from rattler import solve_with_sparse_repodata as solve
 
 from gnorm import imports
 
@@ -88,6 +91,26 @@ def test_conda_environments_have_the_pinned_versions(path):
     for name, spec in specs(path).items():
         expected = python() if name == "python" else known[name]
         assert str(spec.version).removeprefix("=").removesuffix(".*") == expected, f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("cuda,build", [("12.9", "cuda129_py311"), ("", "cpu_py311")])
+def test_one_environment_serves_cpu_and_gpu(cuda, build, tmp_path, monkeypatch):
+    """Solved for a channel with builds as conda-forge has them: those with CUDA ask for a driver, and rank first."""
+    spec = specs(ROOT / "envs/torch.yaml")["pytorch"]
+    version = PINS["torch"]
+    common = {"name": "pytorch", "version": version, "subdir": "linux-64", "timestamp": 1, "size": 1, "md5": "0" * 32}
+    builds = [
+        common | {"build": "cpu_py311", "build_number": 0, "depends": []},
+        common | {"build": "cuda129_py311", "build_number": 200, "depends": ["__cuda"]},
+    ]
+    packages = {f"pytorch-{version}-{record['build']}.conda": record for record in builds}
+    repodata = {"info": {"subdir": "linux-64"}, "packages": {}, "packages.conda": packages, "repodata_version": 1}
+    (tmp_path / "repodata.json").write_text(json.dumps(repodata))
+    channel = SparseRepoData(Channel("made-up"), "linux-64", tmp_path / "repodata.json")
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", cuda)
+    machine = VirtualPackage.detect(VirtualPackageOverrides.from_env())
+    (found,) = asyncio.run(solve([spec], [channel], virtual_packages=machine))
+    assert str(found.build) == build
 
 
 def python() -> str:

@@ -34,8 +34,12 @@ def test_cards_as_nvidia_smi_lists_them(card, tmp_path):
 
 @pytest.mark.parametrize(
     "source,found",
-    [("cuda: Optional[str] = None\n", None), ("cuda: Optional[str] = '13.0'\nhip = None\n", "13.0"), ("cuda = '12.6'\n", "12.6")],
-)  # fmt: skip
+    [
+        ("cuda: Optional[str] = None\n", ""),
+        ("cuda: Optional[str] = '13.0'\nhip = None\n", "13.0"),
+        ("cuda = '12.6'\n", "12.6"),
+    ],
+)
 def test_the_build_of_torch(tmp_path, monkeypatch, source, found):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("raise ImportError('it is not to be imported')")
@@ -46,7 +50,7 @@ def test_the_build_of_torch(tmp_path, monkeypatch, source, found):
 
 
 def test_the_line_says_what_to_do(card, monkeypatch):
-    monkeypatch.setattr(hardware, "torch_cuda", lambda: None)
+    monkeypatch.setattr(hardware, "torch_cuda", lambda: "")
     line = hardware.unused_card()
     assert line.startswith(
         "THE GPU IS NOT USED: this machine has NVIDIA GeForce RTX 4090, but the installed torch is a CPU"
@@ -54,23 +58,62 @@ def test_the_line_says_what_to_do(card, monkeypatch):
     assert (
         "pip uninstall -y torch && " in line and "pip install torch==2.13.0 (docs/gpu.md)" in line and "\n" not in line
     )
+    assert hardware.unused_card(looked=True) == line
+    monkeypatch.setattr(hardware, "torch_cuda", lambda: None)
+    assert not hardware.unused_card(looked=True)  # without torch, jobs say so themselves
+
+
+def test_a_conda_environment_is_not_mended_by_pip(card, tmp_path, monkeypatch):
+    (tmp_path / "conda-meta").mkdir()
+    monkeypatch.setattr(hardware, "torch_cuda", lambda: "")
+    monkeypatch.setattr(hardware.sys, "prefix", str(tmp_path))
+    assert "CONDA_OVERRIDE_CUDA" in hardware.unused_card() and "pip" not in hardware.unused_card()
+
+
+def test_a_build_with_cuda_is_told_only_when_it_found_no_card(card, monkeypatch):
     monkeypatch.setattr(hardware, "torch_cuda", lambda: "13.0")
-    assert "update the driver" in hardware.unused_card()
+    assert not hardware.unused_card()
+    assert "built for CUDA 13.0 but finds no card" in hardware.unused_card(looked=True)
+
+
+def test_nothing_is_said_without_a_card_or_where_it_is_hidden(card, monkeypatch):
+    monkeypatch.setattr(hardware, "torch_cuda", lambda: "")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not hardware.unused_card()  # hidden on purpose
+    assert not hardware.unused_card(looked=True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr(hardware, "nvidia_cards", lambda: [])
-    assert not hardware.unused_card()
+    assert not hardware.unused_card(looked=True)
 
 
-def test_it_is_told_before_anything_runs(card, tmp_path):
-    """This machine's torch may have CUDA, and then it is right to say nothing."""
+@pytest.mark.parametrize(
+    "capability,built_for,runs",
+    [
+        ((8, 9), ["sm_75", "sm_80", "sm_90"], True),  # of the same generation
+        ((7, 0), ["sm_75", "sm_80", "sm_90"], False),  # older than all
+        ((10, 3), ["sm_90", "sm_100", "sm_120"], True),
+        ((12, 0), ["sm_80", "sm_90a"], False),  # newer, without PTX
+        ((12, 0), ["sm_80", "compute_90"], True),
+        ((8, 0), [], True),  # not known
+    ],
+)
+def test_which_cards_a_build_has_kernels_for(capability, built_for, runs):
+    assert hardware.runs_on(capability, built_for) == runs
+
+
+@pytest.mark.parametrize("cuda", ["None", "'13.0'"])
+def test_it_is_told_before_anything_runs(card, cuda, tmp_path, monkeypatch):
+    """By Snakemake, of a CPU build; a build with CUDA is for the jobs to judge."""
+    package = tmp_path / "packages/torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "version.py").write_text(f"cuda = {cuda}\n")
     tree = copy_workflow(tmp_path / "tree")
-    wanted = "results/smoke/BERT/dataset/rows.parquet"
-    made = snakemake(tree, "--quiet", "rules", "--config", "suite=smoke", "--", wanted)
+    wanted = "results/smoke/BERT/dataset/rows.parquet"  # is made without torch
+    settings = {"PYTHONPATH": str(package.parent)}
+    made = snakemake(tree, "--quiet", "rules", "--config", "suite=smoke", "--", wanted, **settings)
     assert made.returncode == 0, made.stderr[-3000:]
     told = made.stderr.find("THE GPU IS NOT USED")
-    if hardware.torch_cuda() is None:
+    if cuda == "None":
         assert 0 <= told < made.stderr.find("[BERT dataset]")
         assert made.stderr.count("THE GPU IS NOT USED") == 1
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from gnorm import UserError
-from gnorm.devices import repeatably
+from gnorm.devices import free_memory, repeatably
 from gnorm.logs import log
 from gnorm.rows import NO_CLASS
 
@@ -32,6 +32,7 @@ class Batch:
     positions: torch.Tensor  # of its rows in the list that was given
     weights: torch.Tensor  # how often each row counts (bootstrap resamples repeat rows)
     rows: torch.Tensor  # their numbers in the dataset, or positions for rows without a number
+    source: Batch | None = None  # what it is a copy of, on another device
 
     def to(self, device: torch.device) -> Batch:
         """Itself on a device; positions and rows stay on the host, where they are read."""
@@ -42,6 +43,7 @@ class Batch:
             inputs={name: value.to(device) for name, value in self.inputs.items()},
             labels=self.labels.to(device),
             weights=self.weights.to(device),
+            source=self.source or self,
         )
 
     @property
@@ -83,7 +85,7 @@ class Batch:
 
 def resident(made: list[Batch], device: torch.device) -> list[Batch]:
     """Batches on a device for as long as a job needs them, unless they would take a tenth of its free memory."""
-    if device.type == "cuda" and sum(batch.bytes for batch in made) > torch.cuda.mem_get_info(device)[0] / 10:
+    if device.type == "cuda" and sum(batch.bytes for batch in made) > free_memory(device) / 10:
         log.info("%d batches are copied to %s each time: they take too much of its memory", len(made), device)
         return made
     return [batch.to(device) for batch in made]
@@ -219,11 +221,12 @@ def kernels_broke(error: Exception) -> bool:
 
 def out_of_memory(error: Exception) -> bool:
     """Whether an error says that memory ran out, on a GPU or on the CPU."""
-    # The last two are what oneDNN says of it.
+    # The third and fourth are what cuBLAS says of it, the last two what oneDNN says.
     said = (
         "can't allocate memory",
         "bad_alloc",
         "ALLOC_FAILED",
+        "CUBLAS_STATUS_NOT_INITIALIZED",
         "out of memory",
         NO_KERNEL,
         "create a memory",

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from gnorm import hardware
+from gnorm import UserError, hardware
 from gnorm.logs import log
 
 Result = TypeVar("Result")
@@ -30,15 +30,21 @@ def device() -> torch.device:
     """The job's device. Schedulers hand out GPUs by CUDA_VISIBLE_DEVICES; Snakemake on one host does not."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "not set"
     if not torch.cuda.is_available():
-        if unused := hardware.unused_card():
+        if unused := hardware.unused_card(looked=True):
             log.warning("%s", unused)
         log.info("on cpu; CUDA_VISIBLE_DEVICES is %s", visible)
         return torch.device("cpu")
     names = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
     chosen = torch.device("cuda", lease(names) if len(names) > 1 else 0)
     torch.cuda.set_device(chosen)
+    card, capability = torch.cuda.get_device_name(chosen), torch.cuda.get_device_capability(chosen)
+    if not hardware.runs_on(capability, torch.cuda.get_arch_list()):
+        raise UserError(
+            f"torch {torch.__version__} has no kernels for {card} "
+            f"(compute capability {capability[0]}.{capability[1]}): "
+            'install a build for another CUDA (docs/gpu.md), or set CUDA_VISIBLE_DEVICES="" to use the CPU'
+        )
     repeats = _exact_and_repeatable()
-    card = torch.cuda.get_device_name(chosen)
     log.info("on %s; CUDA_VISIBLE_DEVICES is %s; %s, TF32 off, deterministic %s", chosen, visible, card, repeats)
     return chosen
 
@@ -60,6 +66,11 @@ def _exact_and_repeatable() -> str:
     # Not `warn_only`: with it the attention kernels keep their faster backward pass, which is not deterministic.
     torch.use_deterministic_algorithms(True)
     return "on"
+
+
+def free_memory(card: torch.device) -> int:
+    """Bytes of a card that this job can have: what nobody holds, and what torch holds for later."""
+    return torch.cuda.mem_get_info(card)[0] + torch.cuda.memory_reserved(card) - torch.cuda.memory_allocated(card)
 
 
 def repeatably(work: Callable[[], Result]) -> Result:

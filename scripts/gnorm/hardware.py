@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 DRIVER = Path("/proc/driver/nvidia/gpus")  # a folder for each card
@@ -29,30 +30,49 @@ def nvidia_cards(driver: Path = DRIVER) -> list[str]:
 
 
 def torch_cuda() -> str | None:
-    """The version of CUDA that the installed torch is built for, None for a CPU build or without torch."""
+    """The version of CUDA that the installed torch is built for; empty for a CPU build, None without torch."""
     found = importlib.util.find_spec("torch")
     if not found or not found.origin:
         return None
     source = Path(found.origin).with_name("version.py")
     told = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)['\"]", source.read_text(encoding="utf-8"), re.M)
-    return told[1] if told else None
+    return told[1] if told else ""
 
 
-def unused_card() -> str:
-    """One line if there is a card that torch cannot use, with what to do about it; nothing if all is well."""
+def unused_card(looked: bool = False) -> str:
+    """One line if there is a card that torch cannot use, with what to do about it; nothing if all is well.
+
+    `looked`: torch has looked for a card and found none. Before that only a CPU build is known to find none.
+    """
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):  # hidden on purpose
         return ""
-    cards, cuda = nvidia_cards(), torch_cuda()
-    if not cards:
+    cuda = torch_cuda()
+    if cuda is None or (cuda and not looked) or not (cards := nvidia_cards()):
         return ""
     if cuda:
         return (
             f"THE GPU IS NOT USED: this machine has {cards[0]}, and torch is built for CUDA {cuda} but finds no card. "
-            "`nvidia-smi` must list it and show that CUDA version or a newer one: update the driver (docs/gpu.md)"
+            "`nvidia-smi` must list it here (in a container: --gpus all, or --nv) and show that CUDA version or a "
+            "newer one, else update the driver (docs/gpu.md)"
         )
-    version = importlib.metadata.version("torch").split("+")[0]
-    pip = f"{os.path.relpath(sys.executable)} -m pip"
-    return (
-        f"THE GPU IS NOT USED: this machine has {cards[0]}, but the installed torch is a CPU build. "
-        f"For one with CUDA: {pip} uninstall -y torch && {pip} install torch=={version} (docs/gpu.md)"
-    )
+    return f"THE GPU IS NOT USED: this machine has {cards[0]}, but the installed torch is a CPU build. {_cure()}"
+
+
+def _cure() -> str:
+    """How a CPU build of torch is replaced here."""
+    if Path(sys.prefix, "conda-meta").is_dir():
+        return "Make this conda environment again where conda sees the card, or with CONDA_OVERRIDE_CUDA (docs/gpu.md)"
+    pip, version = f"{os.path.relpath(sys.executable)} -m pip", importlib.metadata.version("torch").split("+")[0]
+    return f"For one with CUDA: {pip} uninstall -y torch && {pip} install torch=={version} (docs/gpu.md)"
+
+
+def runs_on(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
+    """Whether a build of torch has kernels for a card; `built_for` as torch.cuda.get_arch_list gives it.
+
+    Machine code (sm_) is for cards of its generation from that number on, PTX (compute_) for all later ones too.
+    """
+    for kind, major, minor in re.findall(r"\b(sm|compute)_(\d+)(\d)", " ".join(built_for)):
+        built = int(major), int(minor)
+        if built <= capability and (kind == "compute" or built[0] == capability[0]):
+            return True
+    return not built_for

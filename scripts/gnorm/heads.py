@@ -10,7 +10,8 @@ knows a model family by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -175,13 +176,18 @@ class Repeated(nn.Module):
 
 def places_of(kept: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Where a row of flags is true, as indices on a device."""
-    return on_device(tuple(kept.nonzero().flatten().tolist()), device)
+    return on_device(kept.nonzero().flatten().tolist(), device)
 
 
-@lru_cache(maxsize=4096)  # a row of slots comes again with every batch and step, and copying it makes a GPU wait
-def on_device(indices: tuple[int, ...], device: torch.device) -> torch.Tensor:
+def on_device(indices: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Indices of slots, copied once: they come again with every batch and step, and a copy makes a GPU wait."""
+    return _copied(array("q", indices).tobytes(), device)
+
+
+@lru_cache(maxsize=1024)
+def _copied(packed: bytes, device: torch.device) -> torch.Tensor:
     with torch.inference_mode(False):  # so that a backward pass may keep it, whoever asks first
-        return torch.tensor(indices, dtype=torch.int64, device=device)
+        return torch.tensor(array("q", packed).tolist(), dtype=torch.int64, device=device)
 
 
 def projection(model: nn.Module, name: str) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-import tempfile
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from gnorm import batches, footprint
+from gnorm import batches, checkpoints, footprint
+from gnorm.devices import free_memory, repeatably
 from gnorm.files import read_json
 from gnorm.footprint import LARGEST, LIBRARIES_MB
-from gnorm.heads import HeadMap, lowest_projections
+from gnorm.heads import HeadMap, head_map, lowest_projections
 from gnorm.logs import log
+from gnorm.rows import read
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,15 +35,16 @@ SAMPLE = 64  # rows that are looked at for their usual length
 
 @dataclass(frozen=True)
 class Probe:
-    """What the budget of a GPU is found with.
+    """What the budget of a GPU is found with, the same in every job of a model, whichever comes first.
 
     `kept` is a file for what was found: all jobs of a model make the same batches, and one that is interrupted goes on
-    with those it had, also on another card.
+    with those it had, also on another card. `reuse_mb` is left free for the outputs of layers.
     """
 
-    tokenizer: PreTrainedTokenizerBase
-    rows: Sequence[dict]
+    checkpoint: str | Path
+    dataset_folder: str | Path
     kept: str | Path
+    reuse_mb: int = 0
 
 
 def token_budget(
@@ -61,25 +64,23 @@ def token_budget(
     """
     if setting != "auto":
         return int(setting)
+    if model.device.type == "cuda" and probe:
+        return _kept_or_probed(model, probe)
     if job_mb is None and model.device.type == "cpu":
         return LARGEST["cpu"]
     model_mb = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20
     if model.device.type == "cuda":
-        free_mb = torch.cuda.mem_get_info(model.device)[0] / 2**20 - model_mb - reuse_mb
-        limit = MOST if probe else LARGEST["cuda"]
+        free_mb = free_memory(model.device) / 2**20 - model_mb - reuse_mb
     else:
         free_mb = job_mb - LIBRARIES_MB - 2 * model_mb - reuse_mb  # the unpruned model, and the one that loses heads
-        limit = LARGEST["cpu"]
     fitting = int(FULL * free_mb * 2**20 / bytes_per_token(model, heads))
-    budget = limit
+    budget = LARGEST[model.device.type]
     while budget > fitting and budget > LEAST:
         budget //= 2
+    log.info("batches of at most %d tokens: memory has room for %d", budget, max(fitting, 0))
     if fitting < LEAST:
         more = "take a GPU with more" if job_mb is None else f"raise memory_mb in the suite, now {job_mb}"
         log.warning("memory is short: %s", more)
-    if model.device.type == "cuda" and probe:
-        return _kept_or_probed(model, heads, probe, budget)
-    log.info("batches of at most %d tokens: memory has room for %d", budget, max(fitting, 0))
     return budget
 
 
@@ -101,11 +102,14 @@ def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
     )
 
 
-def _kept_or_probed(model: nn.Module, heads: HeadMap, probe: Probe, most: int) -> int:
+def _kept_or_probed(model: nn.Module, probe: Probe) -> int:
     """What an earlier job of this model has found, or what is found now and kept."""
     size = sum(p.numel() for p in model.parameters())
     if not (kept := _kept(probe.kept, size)):
-        tokens = probed(model, heads, probe, most)
+        # A copy for the probe: most jobs have one that loses heads, and entropy jobs have a model of another kind.
+        copy, tokenizer = checkpoints.load(probe.checkpoint, on=model.device)
+        rows = read(probe.dataset_folder, "evaluation")
+        tokens = probed(copy, head_map(copy), tokenizer, rows, probe.reuse_mb)
         _keep(probe.kept, {"tokens": tokens, "parameters": size, "card": torch.cuda.get_device_name(model.device)})
         kept = _kept(probe.kept, size) or {"tokens": tokens, "card": "this card"}  # another job may have been first
     log.info("batches of at most %d tokens, found on %s", kept["tokens"], kept["card"])
@@ -121,41 +125,50 @@ def _kept(file: str | Path, size: int) -> dict | None:
 
 
 def _keep(file: str | Path, found: dict) -> None:
-    """Write a file unless another job has; one of another model is replaced."""
+    """Write a file whole, unless another job has; one of another model is replaced."""
     file = Path(file)
     file.parent.mkdir(parents=True, exist_ok=True)
-    if file.exists() and not _kept(file, found["parameters"]):
-        file.unlink(missing_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", encoding="utf-8") as new:
-        json.dump(found, new)
-        new.flush()
+    new = file.with_name(f".{file.name}.{socket.gethostname()}.{os.getpid()}")
+    try:
+        new.write_text(json.dumps(found), encoding="utf-8")
+        if file.exists() and not _kept(file, found["parameters"]):
+            os.replace(new, file)
+            return
         try:
-            os.link(new.name, file)
+            os.link(new, file)  # fails if the file is there
         except FileExistsError:
             return
+        except OSError:  # a file system without hard links
+            os.replace(new, file)
+    finally:
+        new.unlink(missing_ok=True)
 
 
-def probed(model: nn.Module, heads: HeadMap, probe: Probe, most: int) -> int:
+def probed(
+    model: nn.Module, heads: HeadMap, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], reuse_mb: int = 0
+) -> int:
     """The budget from which on more tokens are no faster, or would fill more than four fifths of the memory.
 
-    Rows of the usual length go forward and backward, twice as many each time.
+    Rows of the usual length go forward and backward, twice as many tokens each time.
     """
-    encoded = sorted(batches.encode(probe.tokenizer, probe.rows[:SAMPLE]), key=lambda row: len(row["input_ids"]))
+    encoded = sorted(batches.encode(tokenizer, rows[:SAMPLE]), key=lambda row: len(row["input_ids"]))
     usual = encoded[len(encoded) // 2]
-    room = FULL * torch.cuda.mem_get_info(model.device)[0] + torch.cuda.memory_allocated(model.device)
-    best, fastest, tokens = LEAST, 0.0, LEAST
-    while tokens <= most:
-        count = max(1, tokens // len(usual["input_ids"]))
-        inputs = probe.tokenizer.pad([usual] * count, return_tensors="pt", padding_side="right")
+    room = torch.cuda.memory_allocated(model.device) + FULL * free_memory(model.device) - reuse_mb * 2**20
+    best = tokens = max(LEAST, 2 ** (len(usual["input_ids"]) - 1).bit_length())  # a row at least
+    fastest = 0.0
+    while tokens <= MOST:
+        inputs = tokenizer.pad([usual] * (tokens // len(usual["input_ids"])), return_tensors="pt", padding_side="right")
         inputs = {name: value.to(model.device) for name, value in inputs.items()}
         try:
-            seconds, peak = _measured(model, heads, inputs)
+            seconds, peak = repeatably(lambda inputs=inputs: _measured(model, heads, inputs))
         except Exception as error:
             if not batches.out_of_memory(error):
                 raise
             seconds, peak = float("inf"), float("inf")
         rate = inputs["input_ids"].numel() / seconds
         log.info("probe: %d tokens, %.0f a second, %.0f MB at the peak", tokens, rate, peak / 2**20)
+        if peak > room and not fastest:
+            log.warning("memory is short: take a GPU with more, or lower reuse_mb of the suite, now %d", reuse_mb)
         if peak > room or rate < RISES * fastest:
             break
         best, fastest, tokens = tokens, rate, 2 * tokens

@@ -34,7 +34,8 @@ class Checks:
 
     def logits(self, batch: Batch, logits: torch.Tensor) -> None:
         """Of every row of a batch."""
-        self._add(logits, lambda row, *_: broken_logits(self.model, self.heads, batch, row))
+        given = batch.source or batch  # so that a copy on the device is not kept until `look`
+        self._add(logits, lambda row, *_: broken_logits(self.model, self.heads, given, row))
 
     def slots(self, values: torch.Tensor, what: str, rows: torch.Tensor) -> None:
         """Of every row: rows x ... x layers x slots."""

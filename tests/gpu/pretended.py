@@ -311,6 +311,7 @@ def install(cards: int = 1, memory_mb: int = 4096) -> None:
         "set_device": _set_card,
         "get_device_name": lambda device=None: "pretended card",
         "get_device_capability": lambda device=None: (8, 0),
+        "get_arch_list": lambda: ["sm_75", "sm_80", "sm_90"],
         "get_device_properties": lambda device=None: SimpleNamespace(
             name="pretended card", uuid=f"pretended-{host}-{_card(device).index}",
             total_memory=_card(device).memory, major=8, minor=0, multi_processor_count=1,
@@ -318,6 +319,7 @@ def install(cards: int = 1, memory_mb: int = 4096) -> None:
         "is_bf16_supported": lambda *_, **__: True,
         "mem_get_info": lambda device=None: (_card(device).memory - _card(device).live, _card(device).memory),
         "memory_allocated": lambda device=None: _card(device).live,
+        "memory_reserved": lambda device=None: _card(device).live,
         "max_memory_allocated": lambda device=None: _card(device).peak,
         "reset_peak_memory_stats": lambda device=None: setattr(_card(device), "peak", _card(device).live),
         "empty_cache": lambda: None,

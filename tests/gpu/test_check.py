@@ -24,6 +24,8 @@ def test_the_whole_check(tmp_path):
         "| greedy order is the CPU's, but for near-ties | the same 8 heads | yes |",
         "| two jobs on two cards | cuda:0 and cuda:1 | yes |",
         "| both have pruned the same heads | yes | yes |",
-        "| TF32 | off | yes |",
+        "| deterministic kernels are on | yes | yes |",
+        "| TF32 is off: error of a float32 product |",
+        "| a step: prune, score and evaluate them |",
     ):
         assert said in page, page

@@ -146,7 +146,7 @@ def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = Fa
             x, g = x.flatten(0, 1).unsqueeze(0), [part.flatten(0, 1).unsqueeze(0) for part in g]
         for part, found in enumerate(squared_norms(x, g, widths)):
             shared = part > 0 and heads.share > 1
-            of_slots = found[:, on_device(tuple(heads.sharing(kept[row])[1]), model.device)] if shared else found
+            of_slots = found[:, on_device(heads.sharing(kept[row])[1], model.device)] if shared else found
             squared[:, part, row, columns[row]] = of_slots / SCALE**2
 
     def watch(row: int, parts: tuple[int, ...]):
