@@ -263,8 +263,9 @@ def seconds_of(job):
 def watch(workflow):
     """Say on screen how far a run is, and how long the rest will take; first of all if a GPU will not be used."""
     on_cluster = workflow.nodes  # how many jobs at once
-    elsewhere = on_cluster or workflow.deployment_settings.deployment_method  # another machine or environment
-    if not elsewhere and (unused := hardware.unused_card()):
+    # Jobs on other machines or in other environments say it in their own logs.
+    here = not on_cluster and not workflow.deployment_settings.deployment_method
+    if here and (unused := hardware.unused_card()):
         logger.warning(unused)
     jobs = [
         estimate.Job(
