@@ -49,7 +49,7 @@ test-quick: env ## tests without the suites mini, minilm and paper
 test-gpu: env ## every job that loads a model, on pretended GPUs; needs g++; two minutes
 	PYTHONPATH=tests/gpu $(BIN)/python -m pytest -q -n $(WORKERS) --dist load -p on_cards tests/gpu
 
-test-slurm: env ## the suite mini on a real Slurm of one node, made for the test and taken down; minutes
+test-slurm: env ## the suite mini (or MODELS of it) on a real Slurm of one node, made for the test and taken down; minutes
 	tests/slurm/run
 
 capacity: env ## what a suite will cost, without running it: make capacity SUITE=paper [SPEED=20]

@@ -31,7 +31,7 @@ from gnorm.trajectory import NEAR, Stop, follow
 
 FOLDER = Path("results/check-gpu")
 MODEL = {"family": "bert", "heads": 4, "width": 64, "feed_forward": 128, "batch": 32, "rate": 0.001}
-WAITS = 6  # of the host for the card, a step, inside this project
+WAITS = 4  # of the host for the card in a step, inside this project; copies of new indices are among them
 SPAN = {True: (120, 30, 1), False: (4000, 500, 4)}  # quick or not: rows to train and to evaluate on, epochs
 SCORED, TOKENS = 24, 2048  # rows that heads are scored on, and tokens of a batch, the same on every device
 

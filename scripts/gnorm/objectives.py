@@ -63,8 +63,11 @@ class Mean:
         self.rows = self.rows + (weights.sum() if rows is None else rows)
 
     def value(self) -> torch.Tensor:
-        if not float(self.rows):
+        total = torch.as_tensor(self.total, dtype=torch.float64)
+        rows = torch.as_tensor(self.rows, dtype=torch.float64)
+        found, rows = torch.cat([total.flatten(), rows.view(1)]).cpu().split([total.numel(), 1])  # the host waits once
+        if not rows:
             raise UserError(
                 "no calibration row has a class of the model, so none has a loss: take more rows, or other classes"
             )
-        return (self.total / self.rows).cpu()
+        return (found / rows).view(total.shape)

@@ -4,6 +4,7 @@ import copy
 
 import prune_heads
 import pytest
+from check_gpu import WAITS
 from jobs import CRITERIA, FAMILIES, STRATEGIES, on_disk
 
 from benchmarks.clock import own, waits
@@ -14,7 +15,6 @@ from gnorm.rows import read
 from gnorm.trajectory import Stop, follow
 
 FEW, MANY = 10_000, 24  # tokens of a batch: all rows in one, or nearly every row alone
-A_STEP = 6  # waits of a step of a trajectory, copies of new indices among them
 
 
 @pytest.fixture(params=FAMILIES)
@@ -45,7 +45,7 @@ def test_waits_of_a_trajectory(model):
     again, many, often = trajectory(model, MANY)
     assert steps == again and many > 5 * few
     assert own(often) <= own(once) + steps, often.most_common(12)  # one more where a row of slots is new
-    assert own(often) / steps <= A_STEP, often.most_common(12)
+    assert own(often) / steps <= WAITS, often.most_common(12)
 
 
 @pytest.mark.parametrize("model", ["bert", "llama"], indirect=True)
