@@ -77,6 +77,7 @@ def test_the_device_of_a_job(count, expected, tmp_path, monkeypatch, caplog, hol
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
     chosen = []
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    torch.use_deterministic_algorithms(False)  # training, in another test, has set it
     try:
         with caplog.at_level("INFO", logger="gnorm"):
             found = devices.device.__wrapped__()

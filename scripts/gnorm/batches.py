@@ -88,7 +88,7 @@ def resident(made: list[Batch], device: torch.device) -> list[Batch]:
     if device.type == "cuda" and sum(batch.bytes for batch in made) > free_memory(device) / 10:
         log.info("%d batches are copied to %s each time: they take too much of its memory", len(made), device)
         return made
-    return [batch.to(device) for batch in made]
+    return made if device.type == "cpu" else [batch.to(device) for batch in made]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], what: str = "rows") -> list[dict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
@@ -21,9 +22,24 @@ def module_file(name: str) -> Path | None:
     return None
 
 
+def parsed(source: Path) -> ast.Module:
+    """A module's syntax tree.
+
+    No garbage is collected meanwhile: if a finalizer parsed something too, as a traceback does, Python 3.11 would
+    give up with "AST constructor recursion depth mismatch".
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(source.read_text(encoding="utf-8"))
+    finally:
+        if collects:
+            gc.enable()
+
+
 def direct(source: Path) -> set[Path]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -46,7 +62,7 @@ def closure(*sources: Path) -> list[Path]:
 
 def constant(source: Path, name: str, *default):
     """The literal assigned to `name` in a module, without importing it."""
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+    for node in parsed(source).body:
         if isinstance(node, ast.Assign) and any(getattr(t, "id", None) == name for t in node.targets):
             return ast.literal_eval(node.value)
     if default:
@@ -55,4 +71,4 @@ def constant(source: Path, name: str, *default):
 
 
 def docstring(source: Path) -> str:
-    return ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    return ast.get_docstring(parsed(source)) or ""
