@@ -2,8 +2,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 CORES ?= $(shell nproc)
-# One job at a time on each GPU; without any, as many jobs as there are cores.
-GPUS ?= $(shell n=$$(nvidia-smi -L 2>/dev/null | grep -c ^GPU); echo $$((n > 0 ? n : $(CORES))))
+# One job at a time on each GPU that torch can use; without any, as many jobs as there are cores.
+GPUS ?= $(shell n=$$(PYTHONPATH=scripts $(BIN)/python -c 'from gnorm import hardware; print(hardware.usable_cards())'); \
+  echo $$((n > 0 ? n : $(CORES))))
 
 # Tests side by side; each worker takes a core and a gigabyte.
 WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))

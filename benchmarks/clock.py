@@ -19,6 +19,7 @@ import psutil
 import torch
 
 M_MMAP_THRESHOLD = -3  # malloc.h
+TORCH = Path(torch.__file__).parent
 
 
 def machine() -> str:
@@ -45,16 +46,32 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def waits(work: Callable[[], object]) -> Counter[str]:
-    """How often the host waited for the GPU while `work` ran, by file and line; torch tells of most such places."""
+    """How often the host waited for the GPU while `work` ran, by file and line; torch tells of most such places.
+
+    Torch names the innermost line, which may be one of its own: counted is the one that called torch.
+    """
+    found: Counter[str] = Counter()
+
+    def count(message, category, filename, lineno, *_):
+        if "synchronizing CUDA" not in str(message):
+            return
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_code.co_filename != filename:  # from within the warnings
+            frame = frame.f_back
+        while frame.f_back and Path(frame.f_code.co_filename).is_relative_to(TORCH):
+            frame = frame.f_back
+        found[f"{frame.f_code.co_filename}:{frame.f_lineno}"] += 1
+
     before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        warnings.showwarning = count
         torch.cuda.set_sync_debug_mode("warn")
         try:
             work()
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    return Counter(f"{one.filename}:{one.lineno}" for one in told if "synchronizing CUDA" in str(one.message))
+    return found
 
 
 def own(found: Counter[str]) -> int:

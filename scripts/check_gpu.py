@@ -7,6 +7,7 @@ import argparse
 import importlib.metadata
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -91,6 +92,7 @@ def dataset(quick):
 
 def training(quick):
     """Train twice: the same bytes? The model is kept for what follows."""
+    shutil.rmtree(FOLDER / "checkpoint", ignore_errors=True)  # of an earlier check
     rows, _, classes, built = dataset(quick)
     entry = MODEL | {"epochs": SPAN[quick][2], "layers": 2 if quick else 4}
     models = [checkpoints.train(entry, built, rows, classes, 2026) for _ in range(2)]
@@ -191,38 +193,42 @@ def speed(quick):
 
 
 def orders(quick):
-    """Prune on this card, on the CPU and, if there is a second card, in a job of its own at the same time."""
-    second = second_card(quick)
-    try:
-        there = list(trajectory(device(), quick))
-        log.info("pruned on %s", device())
-        return same_order(list(trajectory("cpu", quick)), there) + two_cards(second, there)
-    finally:
-        if second and second.poll() is None:
-            second.kill()
+    """Prune on this card and on the CPU."""
+    there = list(trajectory(device(), quick))
+    log.info("pruned on %s", device())
+    return same_order(list(trajectory("cpu", quick)), there)
 
 
-def second_card(quick):
-    """A job of its own, at the same time, on another card; None if there is no other."""
+def two_cards(quick):
+    """Prune in a second job at the same time: it takes another card."""
     if torch.cuda.device_count() < 2:
-        return None
-    command = [sys.executable, __file__, "--second", *(["--quick"] if quick else [])]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def two_cards(process, there):
-    if process is None:
         return [Line("two jobs on two cards", "only one card is visible")]
-    said, _ = process.communicate(timeout=1800)
-    if process.returncode:
+    command = [sys.executable, __file__, "--second", *(["--quick"] if quick else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as second:
+        try:
+            first = pruned(quick)
+            said, _ = second.communicate(timeout=1800)
+        finally:
+            second.kill()
+    if second.returncode:
         return [Line("two jobs on two cards", "the second job failed: " + said.strip().splitlines()[-1][:200], False)]
-    second = load_tensors(FOLDER / "second.pt")
-    mine = str(device())
-    same = second["order"] == [list(slot) for slot in order(there)]
+    other = load_tensors(FOLDER / "second.pt")
+    found, same = f"{first['device']} and {other['device']}", first["order"] == other["order"]
+    alike = first["card"] == other["card"]  # other cards round differently
     return [
-        Line("two jobs on two cards", f"{mine} and {second['device']}", mine != second["device"]),
-        Line("both have pruned the same heads", *_said(same)),
+        Line("two jobs on two cards", found, first["device"] != other["device"]),
+        Line("both have pruned the same heads", "yes" if same else "no", same if alike else None),
     ]
+
+
+def pruned(quick):
+    """Which heads go on this card, in their order."""
+    slots = order(list(trajectory(device(), quick)))
+    return {
+        "device": str(device()),
+        "card": torch.cuda.get_device_name(device()),
+        "order": [list(slot) for slot in slots],
+    }
 
 
 PAGE = """# GPU check
@@ -252,7 +258,7 @@ def write(lines, quick):
 def main(quick):
     """Whether all is well. A part that fails is a line of the page, and its traceback is in the log."""
     lines = []
-    for part in (machine, training, orders, waits, speed):
+    for part in (machine, training, orders, two_cards, waits, speed):
         try:
             lines += part(quick)
         except Exception as error:
@@ -275,7 +281,6 @@ if __name__ == "__main__":
             raise UserError(unused)
         print("This machine has no NVIDIA card: there is nothing to check. Everything runs on the CPU.")
     elif asked.second:
-        slots = order(list(trajectory(device(), asked.quick)))
-        save_tensors(FOLDER / "second.pt", {"device": str(device()), "order": [list(slot) for slot in slots]})
+        save_tensors(FOLDER / "second.pt", pruned(asked.quick))
     else:
         sys.exit(not main(asked.quick))

@@ -49,7 +49,7 @@ def test_scores_and_accuracies_are_compared():
 
 def test_a_part_that_fails_is_on_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for name in ("machine", "training", "orders", "waits", "speed"):
+    for name in ("machine", "training", "orders", "two_cards", "waits", "speed"):
         monkeypatch.setattr(check_gpu, name, lambda quick: [check_gpu.Line("a part", "fine", True)])
 
     def broken(quick):
@@ -59,7 +59,7 @@ def test_a_part_that_fails_is_on_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(check_gpu, "training", broken)
     assert check_gpu.main(quick=True) is False
     page = (tmp_path / "results/check-gpu/README.md").read_text()
-    assert "| training | failed: CUDA error: no kernel image | **NO** |" in page and page.count("| a part |") == 4
+    assert "| training | failed: CUDA error: no kernel image | **NO** |" in page and page.count("| a part |") == 5
     assert "Not as it should be: training." in page and page in capsys.readouterr().out
 
 

@@ -86,6 +86,17 @@ def test_nothing_is_said_without_a_card_or_where_it_is_hidden(card, monkeypatch)
 
 
 @pytest.mark.parametrize(
+    "visible,cuda,count",
+    [(None, "13.0", 2), (None, "", 0), ("1", "13.0", 1), ("0,1,2", "13.0", 3), ("", "13.0", 0), ("-1", "13.0", 0)],
+)
+def test_how_many_jobs_can_have_a_card(card, visible, cuda, count, monkeypatch):
+    monkeypatch.setattr(hardware, "torch_cuda", lambda: cuda)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert hardware.usable_cards() == count
+
+
+@pytest.mark.parametrize(
     "capability,built_for,runs",
     [
         ((8, 9), ["sm_75", "sm_80", "sm_90"], True),  # of the same generation
@@ -94,6 +105,7 @@ def test_nothing_is_said_without_a_card_or_where_it_is_hidden(card, monkeypatch)
         ((12, 0), ["sm_80", "sm_90a"], False),  # newer, without PTX
         ((12, 0), ["sm_80", "compute_90"], True),
         ((8, 0), [], True),  # not known
+        ((9, 0), ["gfx90a", "gfx942"], True),  # another maker's
     ],
 )
 def test_which_cards_a_build_has_kernels_for(capability, built_for, runs):

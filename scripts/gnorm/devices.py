@@ -28,25 +28,44 @@ NO_KERNEL = "does not have a deterministic implementation"  # how torch says it
 @functools.cache
 def device() -> torch.device:
     """The job's device. Schedulers hand out GPUs by CUDA_VISIBLE_DEVICES; Snakemake on one host does not."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "not set"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set") or "empty"
     if not torch.cuda.is_available():
         if unused := hardware.unused_card(looked=True):
             log.warning("%s", unused)
         log.info("on cpu; CUDA_VISIBLE_DEVICES is %s", visible)
         return torch.device("cpu")
-    names = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
-    chosen = torch.device("cuda", lease(names) if len(names) > 1 else 0)
+    count = torch.cuda.device_count()
+    cards = _with_kernels(count)
+    chosen = torch.device("cuda", cards[lease([_name(card) for card in cards]) if count > 1 else 0])
     torch.cuda.set_device(chosen)
-    card, capability = torch.cuda.get_device_name(chosen), torch.cuda.get_device_capability(chosen)
-    if not hardware.runs_on(capability, torch.cuda.get_arch_list()):
-        raise UserError(
-            f"torch {torch.__version__} has no kernels for {card} "
-            f"(compute capability {capability[0]}.{capability[1]}): "
-            'install a build for another CUDA (docs/gpu.md), or set CUDA_VISIBLE_DEVICES="" to use the CPU'
-        )
     repeats = _exact_and_repeatable()
-    log.info("on %s; CUDA_VISIBLE_DEVICES is %s; %s, TF32 off, deterministic %s", chosen, visible, card, repeats)
+    log.info(
+        "on %s; CUDA_VISIBLE_DEVICES is %s; %s, TF32 %s, deterministic %s",
+        chosen,
+        visible,
+        torch.cuda.get_device_name(chosen),
+        "off" if torch.get_float32_matmul_precision() == "highest" else "ON",
+        repeats,
+    )
     return chosen
+
+
+def _name(card: int) -> str:
+    return str(torch.cuda.get_device_properties(card).uuid)
+
+
+def _with_kernels(count: int) -> list[int]:
+    """Cards that the installed torch has kernels for; an error if it has for none."""
+    capabilities = [torch.cuda.get_device_capability(card) for card in range(count)]
+    found = [card for card, own in enumerate(capabilities) if hardware.runs_on(own, torch.cuda.get_arch_list())]
+    if not found:
+        major, minor = capabilities[0]
+        raise UserError(
+            f"torch {torch.__version__} has no kernels for {torch.cuda.get_device_name(0)} (compute capability "
+            f"{major}.{minor}): install a build for another CUDA (docs/gpu.md), or set "
+            'CUDA_VISIBLE_DEVICES="" to use the CPU'
+        )
+    return found
 
 
 def _exact_and_repeatable() -> str:

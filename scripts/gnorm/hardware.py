@@ -39,6 +39,16 @@ def torch_cuda() -> str | None:
     return told[1] if told else ""
 
 
+def usable_cards() -> int:
+    """How many cards jobs can be given: those of CUDA_VISIBLE_DEVICES or all; none if torch is a CPU build."""
+    if not torch_cuda():
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return len(nvidia_cards())
+    return sum(name.strip() not in ("", "-1") for name in visible.split(","))
+
+
 def unused_card(looked: bool = False) -> str:
     """One line if there is a card that torch cannot use, with what to do about it; nothing if all is well.
 
@@ -71,8 +81,9 @@ def runs_on(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
 
     Machine code (sm_) is for cards of its generation from that number on, PTX (compute_) for all later ones too.
     """
-    for kind, major, minor in re.findall(r"\b(sm|compute)_(\d+)(\d)", " ".join(built_for)):
+    known = re.findall(r"\b(sm|compute)_(\d+)(\d)", " ".join(built_for))  # nothing for cards of other makers
+    for kind, major, minor in known:
         built = int(major), int(minor)
         if built <= capability and (kind == "compute" or built[0] == capability[0]):
             return True
-    return not built_for
+    return not known

@@ -106,14 +106,23 @@ def _kept_or_probed(model: nn.Module, probe: Probe) -> int:
     """What an earlier job of this model has found, or what is found now and kept."""
     size = sum(p.numel() for p in model.parameters())
     if not (kept := _kept(probe.kept, size)):
-        # A copy for the probe: most jobs have one that loses heads, and entropy jobs have a model of another kind.
-        copy, tokenizer = checkpoints.load(probe.checkpoint, on=model.device)
-        rows = read(probe.dataset_folder, "evaluation")
-        tokens = probed(copy, head_map(copy), tokenizer, rows, probe.reuse_mb)
+        tokens = _probed_on_a_copy(model.device, probe)
         _keep(probe.kept, {"tokens": tokens, "parameters": size, "card": torch.cuda.get_device_name(model.device)})
         kept = _kept(probe.kept, size) or {"tokens": tokens, "card": "this card"}  # another job may have been first
     log.info("batches of at most %d tokens, found on %s", kept["tokens"], kept["card"])
     return kept["tokens"]
+
+
+def _probed_on_a_copy(card: torch.device, probe: Probe) -> int:
+    """Most jobs have a copy of the model that loses heads, and entropy jobs have a model of another kind."""
+    try:
+        model, tokenizer = checkpoints.load(probe.checkpoint, on=card)
+    except Exception as error:
+        if not batches.out_of_memory(error):
+            raise
+        log.warning("memory is short: the model fits only once; take a GPU with more")
+        return LEAST
+    return probed(model, head_map(model), tokenizer, read(probe.dataset_folder, "evaluation"), probe.reuse_mb)
 
 
 def _kept(file: str | Path, size: int) -> dict | None:

@@ -19,10 +19,9 @@ import warnings
 import weakref
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
-import guard  # isort: split
+import guard  # isort: split  # noqa: F401
 
 # After the guard: torch asks for it once.
 import torch
@@ -146,13 +145,11 @@ SOMETIMES = {
 
 
 def _waits() -> None:
-    """The host waits for the card: say where, as torch does if it is asked to."""
+    """The host waits for the card: say where, as torch does if it is asked to, by the innermost line of Python."""
     if not NOW.warns:
         return
     frame = sys._getframe(1)
-    while (
-        frame and Path(frame.f_code.co_filename).is_relative_to(guard.TORCH)
-    ) or frame.f_code.co_filename == __file__:
+    while frame.f_code.co_filename == __file__:
         frame = frame.f_back
     said = "called a synchronizing CUDA operation (pretended)"
     warnings.warn_explicit(said, UserWarning, frame.f_code.co_filename, frame.f_lineno)

@@ -107,7 +107,10 @@ def test_an_operation_without_a_deterministic_kernel_is_told(loaded, source, cap
         assert "cumsum has no deterministic kernel here: results may differ from run to run" in caplog.text
 
 
-def test_a_card_that_torch_has_no_kernels_for(monkeypatch):
+def test_a_card_that_torch_has_no_kernels_for(monkeypatch, fresh):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (7, 0) if device == 0 else (8, 0))
+    assert devices.device() == torch.device("cuda:1")
+    fresh()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (7, 0))
     with pytest.raises(UserError, match=r"no kernels for pretended card \(compute capability 7.0\): install a build"):
         devices.device()

@@ -25,6 +25,7 @@ def test_every_job_gives_what_the_cpu_gives(family, tmp_path, fresh):
     pretended.USED.clear()
     all_jobs(there)
     assert pretended.USED["mm"] + pretended.USED["addmm"] > 100  # it was the card that computed
+    assert torch.are_deterministic_algorithms_enabled()  # no job met an operation that is not
 
     for name in [f"{name}/run0.csv" for name in STRATEGIES if name != "bfloat16"] + ["greedy/run1.csv"]:
         of_run(here, there, name, 1e-4)
