@@ -17,7 +17,7 @@ from torch import nn
 
 from gnorm import batches, checkpoints, footprint
 from gnorm.devices import free_memory, repeatably
-from gnorm.files import read_json
+from gnorm.files import read_json, write_json
 from gnorm.footprint import LARGEST, LIBRARIES_MB
 from gnorm.heads import HeadMap, head_map, lowest_projections
 from gnorm.logs import log
@@ -136,10 +136,9 @@ def _kept(file: str | Path, size: int) -> dict | None:
 def _keep(file: str | Path, found: dict) -> None:
     """Write a file whole, unless another job has; one of another model is replaced."""
     file = Path(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f".{file.name}.{socket.gethostname()}.{os.getpid()}")
     try:
-        new.write_text(json.dumps(found), encoding="utf-8")
+        write_json(new, found)
         if file.exists() and not _kept(file, found["parameters"]):
             os.replace(new, file)
             return
