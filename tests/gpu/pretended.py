@@ -19,9 +19,10 @@ import warnings
 import weakref
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
-import guard  # isort: split  # noqa: F401
+import guard  # isort: split
 
 # After the guard: torch asks for it once.
 import torch
@@ -116,7 +117,6 @@ class OnCard(torch.Tensor):
         return self.inner.data_ptr()
 
 
-DECOMPOSES = torch._ops.__file__  # called here, to take an operation apart
 COPIES = {"_to_copy", "copy_"}
 INDEXED = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
 SCALARS = {"fill_", "fill", "where", "masked_fill", "masked_fill_", "lerp", "lerp_"}  # take a number from the host
@@ -149,11 +149,12 @@ def _waits() -> None:
     """The host waits for the card: say where, as torch does if it is asked to, by the innermost line of Python."""
     if not NOW.warns:
         return
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename in (__file__, DECOMPOSES):
+    frame = caller = sys._getframe(1)
+    while (file := frame.f_code.co_filename) == __file__ or Path(file).is_relative_to(guard.TORCH):
         frame = frame.f_back
+        caller = frame if file == __file__ else caller  # what is torch's between lines of this module is not the caller
     said = "called a synchronizing CUDA operation (pretended)"
-    warnings.warn_explicit(said, UserWarning, frame.f_code.co_filename, frame.f_lineno)
+    warnings.warn_explicit(said, UserWarning, caller.f_code.co_filename, caller.f_lineno)
 
 
 def _run(func, args, kwargs):
