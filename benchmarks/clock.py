@@ -46,9 +46,9 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def waits(work: Callable[[], object]) -> Counter[str]:
-    """How often the host waited for the GPU while `work` ran, by file and line; torch tells of most such places.
+    """Count how often the host waited for the GPU while `work` ran, by file and line, as far as torch reports it.
 
-    Torch names the innermost line, which may be one of its own: counted is the one that called torch.
+    Torch reports the innermost line, which may be its own. The line that called torch is counted instead.
     """
     found: Counter[str] = Counter()
 
@@ -56,7 +56,7 @@ def waits(work: Callable[[], object]) -> Counter[str]:
         if "synchronizing CUDA" not in str(message):
             return
         frame = sys._getframe(1)
-        while frame.f_back and frame.f_code.co_filename != filename:  # from within the warnings
+        while frame.f_back and frame.f_code.co_filename != filename:  # out of the warnings module
             frame = frame.f_back
         while frame.f_back and Path(frame.f_code.co_filename).is_relative_to(TORCH):
             frame = frame.f_back

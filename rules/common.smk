@@ -144,7 +144,7 @@ def origin(section, model):
 
 
 def origin_at_hand(section, model):
-    """... and one from the hub or a package as what it is once fetched."""
+    """The same entry, with the local path of a download in place of the hub or package it comes from."""
     entry = origin(section, model)
     if entry["source"] not in WHENCE:
         return entry
@@ -261,7 +261,7 @@ def seconds_of(job):
 
 
 def watch(workflow):
-    """Say on screen how far a run is, and how long the rest will take; first of all if a GPU will not be used."""
+    """Warn of a GPU that will not be used, then say on screen how far a run is and how long the rest will take."""
     on_cluster = workflow.nodes  # how many jobs at once
     # Jobs on other machines or in other environments say it in their own logs.
     here = not on_cluster and not workflow.deployment_settings.deployment_method
@@ -555,7 +555,7 @@ def verdict_inputs(wildcards):
 
 
 def tokenizer_settings(wildcards):
-    """Of a model's checkpoint entry, what its tokenizer depends on."""
+    """The settings of a model's checkpoint that its tokenizer depends on."""
     entry = origin_at_hand("checkpoint", wildcards.model)
     return {
         key: entry[key]

@@ -20,7 +20,7 @@ from typing import Any
 from gnorm import effort, imports, paper
 from gnorm.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 
-BENCH_THREADS = 2  # a `device_speed` is relative to the benchmark's machine: so many cores
+BENCH_THREADS = 2  # cores of the benchmark's machine, which `device_speed` is relative to
 START = 5.0  # seconds to start a job that imports torch and transformers, on the safe side
 PLAIN = 2.0  # ... and one that does not
 LOAD_MB = 300.0  # of a checkpoint, read and copied in a second: a guess on the safe side
@@ -75,7 +75,7 @@ class Shape:
 
     @property
     def flops(self) -> float:
-        """Of a token's forward pass through one layer's matrices."""
+        """Floating-point operations of one token's forward pass through one layer's matrices."""
         return 2.0 * (4 * self.width**2 + 2 * self.width * self.feed_forward)
 
     @property
@@ -352,7 +352,7 @@ class Estimator:
         return self._wall(self.tokens(model, rows) * self.laws.token(procedure, self.shapes[model]))
 
     def seconds(self, rule: str, wildcards: Mapping[str, str], runs: int = 1, shards: bool = False) -> float:
-        """Of a job; `runs` of a trajectory share it, and `shards` hold the scores of its strategy."""
+        """Estimate a job's seconds: `runs` trajectories share the job, `shards` means that its scores are ready."""
         model = wildcards.get("model", "")
         part = int(wildcards["last"]) - int(wildcards["first"]) + 1 if "last" in wildcards else 0
         if rule.startswith("prune_heads"):
@@ -420,7 +420,7 @@ class Estimator:
         return START + 3 * (self.start(model) - START)
 
     def measure_controls(self, model: str) -> float:
-        """Of the untouched model and of what is left without heads, without neurons and without both."""
+        """Four evaluations: the whole model, and the model without heads, without neurons and without both."""
         return self.start(model) + 4 * KEPT * self._pass("forward", model, self.evaluated(model))
 
     def measure_speed(self, model: str) -> float:

@@ -33,7 +33,7 @@ class Accuracy:
 
 
 def outcomes(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
-    """Of every label of a batch, row after row: label, prediction, loss, confidence, and whether the logits are finite.
+    """Label, prediction, loss, confidence and whether the logits are finite, for every label of a batch, row after row.
 
     5 x labels in float64, which holds all of them exactly, on the device: see `Outcomes`.
     """

@@ -35,7 +35,7 @@ SAMPLE = 64  # rows that are looked at for their usual length
 
 @dataclass(frozen=True)
 class Probe:
-    """What the budget of a GPU is found with, the same in every job of a model, whichever comes first.
+    """What a probe for a GPU's batch size reads: the same in every job of a model, whichever runs first.
 
     `kept` is a file for what was found: all jobs of a model make the same batches, and one that is interrupted goes on
     with those it had, also on another card. `reuse_mb` is left free for the outputs of layers.
@@ -114,7 +114,7 @@ def _kept_or_probed(model: nn.Module, probe: Probe) -> int:
 
 
 def _probed_on_a_copy(card: torch.device, probe: Probe) -> int:
-    """Most jobs have a copy of the model that loses heads, and entropy jobs have a model of another kind."""
+    """Probe a second copy of the model: most jobs prune one, and entropy jobs load theirs with slower attention."""
     try:
         model, tokenizer = checkpoints.load(probe.checkpoint, on=card)
     except Exception as error:

@@ -33,12 +33,12 @@ class Checks:
         self.pending: list[tuple[torch.Tensor, Callable[[int, int, float], str]]] = []
 
     def logits(self, batch: Batch, logits: torch.Tensor) -> None:
-        """Of every row of a batch."""
+        """Check the logits of every row of a batch."""
         given = batch.source or batch  # so that a copy on the device is not kept until `look`
         self._add(logits, lambda row, *_: broken_logits(self.model, self.heads, given, row))
 
     def slots(self, values: torch.Tensor, what: str, rows: torch.Tensor) -> None:
-        """Of every row: rows x ... x layers x slots."""
+        """Check values of every row: rows x ... x layers x slots."""
         shape = values.shape[-2:]
 
         def explain(row: int, place: int, value: float) -> str:

@@ -30,7 +30,7 @@ def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tenso
     checks, mean = Checks(model, heads), objectives.Mean()
 
     def rises(batch: Batch) -> torch.Tensor:
-        """Of each row: rows x slots."""
+        """Rise of each row's loss without each slot: rows x slots."""
         ablation = Ablation(model, heads, batch, checks)
         whole = ablation.losses([])
         return torch.stack([ablation.losses([slot]) - whole for slot in slots], dim=1)

@@ -56,7 +56,7 @@ def samples(model: nn.Module, heads: SlotMap, batches: list[Batch], permutations
     checks, mean = Checks(model, heads), objectives.Mean()
 
     def rises(batch: Batch) -> torch.Tensor:
-        """Of each row: rows x orders x turns."""
+        """Rise of each row's loss at each turn: rows x orders x turns."""
         ablation = Ablation(model, heads, batch, checks)
         ends = [ablation.losses(slots), ablation.losses([])]
         walks = []
