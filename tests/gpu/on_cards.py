@@ -27,3 +27,11 @@ def fresh():
     forget()
     yield forget
     forget()
+
+
+@pytest.fixture
+def short_probe(monkeypatch):
+    """Probes for a batch size end early: a pretended card takes seconds for large batches."""
+    from gnorm import memory
+
+    monkeypatch.setattr(memory, "MOST", 1024)

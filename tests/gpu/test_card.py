@@ -88,7 +88,7 @@ def test_no_family_needs_an_operation_that_is_not_deterministic(family):
     assert torch.are_deterministic_algorithms_enabled() and pretended.USED["bmm"] > 10
 
 
-def test_an_operation_without_a_deterministic_kernel_is_told(loaded, source, caplog):
+def test_an_operation_without_a_deterministic_kernel_is_told(loaded, source, caplog, short_probe):
     """A stranger's model may use one: the job goes on, and its log says what that means."""
     model, heads, tokenizer = loaded
 
@@ -210,7 +210,7 @@ def test_a_full_card_halves_the_batch(loaded, source, caplog):
         card.memory = before
 
 
-def test_the_batch_size_is_found_and_kept(loaded, source, tmp_path, caplog):
+def test_the_batch_size_is_found_and_kept(loaded, source, tmp_path, caplog, short_probe):
     caplog.set_level(logging.INFO)
     model, heads, _ = loaded
     probe = Probe(source / "checkpoint", source / "dataset", tmp_path / "state/model.tokens.json")

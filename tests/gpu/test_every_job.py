@@ -15,7 +15,7 @@ from gnorm.files import load_tensors
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_job_gives_what_the_cpu_gives(family, tmp_path, fresh):
+def test_every_job_gives_what_the_cpu_gives(family, tmp_path, fresh, short_probe):
     with pretended.on_cpu():
         source = on_disk(tmp_path / "source", family)
         here = Jobs(tmp_path / "here", family, source)
