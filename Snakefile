@@ -63,7 +63,7 @@ onerror:
 
 
 onsuccess:
-    state.remove_finished(f"results/{SUITE}/state")
+    resume.remove_finished(f"results/{SUITE}/state")
 
 
 rule all:

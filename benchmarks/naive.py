@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
-from gnorm.heads import HeadMap
+from gnorm.engine.batches import Batch
+from gnorm.models.heads import HeadMap
 
 
 def _head_norms(gradient: torch.Tensor, width: int) -> torch.Tensor:

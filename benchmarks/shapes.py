@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from gnorm import paper
-from gnorm.architectures import config
 from gnorm.devices import device
-from gnorm.heads import HeadMap, head_map
+from gnorm.models.heads import HeadMap, head_map
+from gnorm.published import paper
+from gnorm.published.architectures import config
 
 
 @dataclass(frozen=True)

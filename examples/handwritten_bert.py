@@ -23,8 +23,8 @@ from torch.nn.functional import gelu
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from gnorm import UserError
-from gnorm.heads import Block, HeadMap
+from gnorm.errors import UserError
+from gnorm.models.heads import Block, HeadMap
 
 
 class Attention(nn.Module):
@@ -153,10 +153,10 @@ def load(folder: str | Path) -> Bert:
 
 def prune(model: Bert, tokenizer, calibration: list[dict], evaluation: list[dict], tokens: int = 2048):
     """Greedy-Gnorm, step by step."""
-    from gnorm import batches
-    from gnorm.evaluate import Evaluation
+    from gnorm.engine import batches
+    from gnorm.engine.evaluate import Evaluation
+    from gnorm.pruning.trajectory import follow
     from gnorm.scores import gnorm
-    from gnorm.trajectory import follow
 
     heads = head_map(model)
     scored = batches.make(tokenizer, calibration, tokens)
@@ -166,8 +166,8 @@ def prune(model: Bert, tokenizer, calibration: list[dict], evaluation: list[dict
 
 
 def main(folder: str) -> None:
-    from gnorm import checkpoints
-    from gnorm.rows import read
+    from gnorm.data.rows import read
+    from gnorm.models import checkpoints
 
     torch.set_num_threads(1)
     model, tokenizer = load(f"{folder}/checkpoint"), checkpoints.load_tokenizer(f"{folder}/checkpoint")

@@ -8,19 +8,14 @@ from pathlib import Path
 
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
+# For every job, and read when a library of the hub is first imported. Downloads lift it (gnorm.data.hub).
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from gnorm import (
-    UserError,
-    advice,
-    cost,
-    estimate,
-    hardware,
-    imports,
-    interchange,
-    paper,
-    settings,
-    state,
-)
+from gnorm.errors import UserError
+from gnorm.planning import advice, cost, estimate
+from gnorm import hardware, imports, resume, scores
+from gnorm.published import interchange, paper
+from gnorm.settings import suites as settings
 from snakemake.logging import logger
 
 try:
@@ -38,8 +33,14 @@ SUITE = SETTINGS["suite"]
 MODELS = SETTINGS["models"]
 JOBS = SETTINGS["jobs"]
 RUNS = range(SETTINGS["runs"])
-RANKED = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] != "random"]
-RANDOM = [name for name, entry in SETTINGS["strategies"].items() if entry["score"] == "random"]
+RANKED = [
+    name
+    for name, entry in SETTINGS["strategies"].items()
+    if not scores.describe(entry["score"]).drawn
+]
+RANDOM = [
+    name for name, entry in SETTINGS["strategies"].items() if scores.describe(entry["score"]).drawn
+]
 TASKS = {name: entry["task"] for name, entry in MODELS.items()}
 CLASSIFIERS = [name for name in MODELS if TASKS[name] == "classification"]
 TRAINED = [name for name in CLASSIFIERS if MODELS[name]["checkpoint"]["source"] in settings.TRAINED]
@@ -56,7 +57,7 @@ MEMORY_MB = (
     JOBS["memory_mb"] if JOBS["batch_tokens"] == "auto" and JOBS["memory_mb"] != "auto" else None
 )
 # What cannot be had of a model that gives no attention weights: said when its checkpoint is made.
-ATTENTION = ", ".join(settings.of_attention(SETTINGS, ROOT))
+ATTENTION = ", ".join(settings.of_attention(SETTINGS))
 # Whether anything ranks heads by entropy.
 ENTROPY = bool(settings.scores_of(SETTINGS, "entropy"))
 # Of the configuration what belongs to the machine: no result depends on it.
@@ -106,14 +107,14 @@ def setting(*keys):
 
 def dataset_code(wildcards):
     dataset = MODELS[wildcards.model]["dataset"]
-    corpora = [f"corpora.{dataset['corpus']}"] if dataset["source"] == "generated" else []
+    corpora = [f"data.corpora.{dataset['corpus']}"] if dataset["source"] == "generated" else []
     return code("make_dataset", *corpora)
 
 
 def checkpoint_code(wildcards):
     """A checkpoint from outside may be of a family whose heads have to be searched for."""
     outside = MODELS[wildcards.model]["checkpoint"]["source"] != "train"
-    return code("make_checkpoint", *(["search"] if outside else []))
+    return code("make_checkpoint", *(["models.search"] if outside else []))
 
 
 # Where a model's dataset and checkpoint are once fetched, and what they then are a source of.
@@ -311,8 +312,8 @@ def shards(wildcards):
 def ranks_by_shards(strategy):
     """Entropy taken once is read from the shards, unless the strategy has settings of its own."""
     entry = SETTINGS["strategies"][strategy]
-    shared = entry["settings"] == SETTINGS["scores"]["entropy"]
-    return entry["score"] == "entropy" and entry["rescore"] == "never" and shared
+    shared = entry["settings"] == SETTINGS["scores"].get(entry["score"])
+    return scores.describe(entry["score"]).stored and entry["rescore"] == "never" and shared
 
 
 def shards_if_ranked_by(wildcards):
@@ -320,7 +321,7 @@ def shards_if_ranked_by(wildcards):
 
 
 def shards_if_compared(wildcards):
-    return shards(wildcards) if "entropy" in SETTINGS["compare"] else []
+    return shards(wildcards) if any(scores.describe(s).stored for s in SETTINGS["compare"]) else []
 
 
 def score_modules(score, settings):

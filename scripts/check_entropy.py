@@ -3,7 +3,7 @@
 import pandas as pd
 import torch
 
-from gnorm import UserError
+from gnorm.errors import UserError
 from gnorm.files import atomic, load_tensors
 from gnorm.logs import log, start
 

@@ -20,15 +20,19 @@ sys.path.append(str(ROOT))
 import torch
 
 from benchmarks import clock, naive, shapes
-from gnorm import UserError, batches, checkpoints, corpora, hardware, tokenizer
+from gnorm import hardware
+from gnorm.data import corpora, tokenizers
 from gnorm.devices import device
-from gnorm.evaluate import Evaluation
+from gnorm.engine import batches, training
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import bytes_per_token, probed
+from gnorm.errors import UserError
 from gnorm.files import load_tensors, save_tensors, write_text
-from gnorm.heads import head_map
 from gnorm.logs import log, start
-from gnorm.memory import bytes_per_token, probed
+from gnorm.models import checkpoints
+from gnorm.models.heads import head_map
+from gnorm.pruning.trajectory import NEAR, Stop, follow
 from gnorm.scores import gnorm
-from gnorm.trajectory import NEAR, Stop, follow
 
 FOLDER = Path("results/check-gpu")
 MODEL = {"family": "bert", "heads": 4, "width": 64, "feed_forward": 128, "batch": 32, "rate": 0.001}
@@ -87,15 +91,15 @@ def dataset(quick):
     classes = corpora.load("finance").LABELS
     drawn = corpora.draw("finance", train + evaluated, 0)
     rows = [{**row, "row": i, "label": classes.index(row["label_name"])} for i, row in enumerate(drawn)]
-    return rows[:train], rows[train:], classes, tokenizer.train("bert", [row["text"] for row in rows[:train]], 500, 48)
+    return rows[:train], rows[train:], classes, tokenizers.train("bert", [row["text"] for row in rows[:train]], 500, 48)
 
 
-def training(quick):
+def trained_twice(quick):
     """Train twice: the same bytes? The model is kept for what follows."""
     shutil.rmtree(FOLDER / "checkpoint", ignore_errors=True)  # of an earlier check
     rows, _, classes, built = dataset(quick)
     entry = MODEL | {"epochs": SPAN[quick][2], "layers": 2 if quick else 4}
-    models = [checkpoints.train(entry, built, rows, classes, 2026) for _ in range(2)]
+    models = [training.train(entry, built, rows, classes, 2026) for _ in range(2)]
     one, two = (model.state_dict() for model in models)
     differ = [name for name in one if not torch.equal(one[name], two[name])]
     checkpoints.save(FOLDER / "checkpoint", models[0].cpu(), built)
@@ -258,7 +262,7 @@ def write(lines, quick):
 def main(quick):
     """Whether all is well. A part that fails is a line of the page, and its traceback is in the log."""
     lines = []
-    for part in (machine, training, orders, two_cards, waits, speed):
+    for part in (machine, trained_twice, orders, two_cards, waits, speed):
         try:
             lines += part(quick)
         except Exception as error:

@@ -4,10 +4,10 @@ import zipfile
 
 import pandas as pd
 
-from gnorm import UserError
+from gnorm.errors import UserError
 from gnorm.files import atomic
 from gnorm.logs import log, start
-from gnorm.results import COLUMNS
+from gnorm.statistics.results import COLUMNS
 
 
 def read(path):

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
+from gnorm.engine.metrics import at_steps
 from gnorm.files import atomic
 from gnorm.logs import log, start
-from gnorm.metrics import at_steps
-from gnorm.results import COLUMNS, STEPS, TRIALS, read_table
+from gnorm.statistics.results import COLUMNS, STEPS, TRIALS, read_table
 
 
 def trajectory(path, model, strategy, run):

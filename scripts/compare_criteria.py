@@ -5,16 +5,19 @@ import copy
 import pandas as pd
 import torch
 
-from gnorm import batches, checkpoints, passes, scores
-from gnorm.curves import counts
-from gnorm.evaluate import Evaluation
+from gnorm import scores
+from gnorm.data.rows import read, resample
+from gnorm.engine import batches
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import Probe, token_budget
 from gnorm.files import atomic, digest
-from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
-from gnorm.memory import Probe, token_budget
-from gnorm.rows import read, resample
-from gnorm.state import State, job
-from gnorm.trajectory import replay
+from gnorm.models import checkpoints
+from gnorm.models.heads import head_map
+from gnorm.pruning.trajectory import replay
+from gnorm.resume import State, job
+from gnorm.scores import together
+from gnorm.statistics.curves import counts
 
 
 def parts(costs):
@@ -24,7 +27,7 @@ def parts(costs):
     """
     cheap = [name for name, passed in costs.items() if max(passed) <= 1]
     others = [name for name in costs if name not in cheap]
-    others.sort(key=lambda name: scores.takes(scores.load(name), "taken"))
+    others.sort(key=lambda name: scores.describe(name).takes("taken"))
     return [part for part in (cheap, *([name] for name in others)) if part]
 
 
@@ -34,22 +37,22 @@ def score_part(model, heads, tokenizer, folder, shards, criteria, run, seed, tok
     Criteria that read the same batches share passes; entropies are in the shards, which must be of the model whose
     digest `checkpoint` is. `taken` are scores of other parts.
     """
-    found, errors, together = {}, {}, {}
+    found, errors, shared = {}, {}, {}
     rows = read(folder, "calibration")
     weights = resample(len(rows), run, seed)
     for name, settings in criteria.items():
         criterion = scores.load(name)
-        if name == "entropy":
+        if scores.describe(name).stored:
             entropy_rows = resample(len(read(folder, "entropy")), run, seed)
             found[name] = criterion.from_shards(heads, shards, entropy_rows, checkpoint)
-        elif scores.batched(criterion, settings):
+        elif scores.describe(name).needs_own_batches(settings):
             made = batches.resident(criterion.batches(tokenizer, rows, weights, tokens, **settings), model.device)
-            found |= passes.of_all(model, heads, made, {name: settings}, seed + run, errors=errors)
+            found |= together.of_all(model, heads, made, {name: settings}, seed + run, errors=errors)
         else:
-            together[name] = settings
-    if together:
+            shared[name] = settings
+    if shared:
         made = batches.resident(batches.make(tokenizer, rows, tokens, weights, "calibration rows"), model.device)
-        found |= passes.of_all(model, heads, made, together, seed + run, errors=errors, taken=taken)
+        found |= together.of_all(model, heads, made, shared, seed + run, errors=errors, taken=taken)
     return found, errors
 
 
@@ -75,7 +78,8 @@ class Progress:
 
     def taken(self, run, criteria):
         """A run's scores with their settings, of criteria that read the calibration rows in the batches of all."""
-        apart = {name for name, own in criteria.items() if name == "entropy" or scores.batched(scores.load(name), own)}
+        described = {name: scores.describe(name) for name in criteria}
+        apart = {name for name, of in described.items() if of.stored or of.needs_own_batches(criteria[name])}
         found = {name: own for name, own in criteria.items() if name not in apart and (run, name) in self.scores}
         return {name: (own, self.scores[run, name]) for name, own in found.items()}
 
@@ -108,7 +112,7 @@ def main(
     done = Progress(State(state, belongs_to))
     if done.scores:
         log.info("goes on after %d scores and %d levels", len(done.scores), sum(map(len, done.curves.values())))
-    costs = {name: passes.cost_of_all(unpruned, heads, {name: settings}) for name, settings in criteria.items()}
+    costs = {name: together.cost_of_all(unpruned, heads, {name: settings}) for name, settings in criteria.items()}
     evaluated = batches.resident(batches.make(tokenizer, rows, tokens, what="evaluation rows"), unpruned.device)
     start_from = Evaluation(evaluated, heads, reuse_mb // 2)  # its outputs stay beside those of an order
     start_from.accuracy(unpruned)

@@ -4,11 +4,11 @@ import warnings
 
 import pandas as pd
 
-from gnorm import paper
-from gnorm.accounting import modules
-from gnorm.architectures import without_weights
 from gnorm.files import atomic
 from gnorm.logs import log, start
+from gnorm.models.accounting import modules
+from gnorm.published import paper
+from gnorm.published.architectures import without_weights
 
 
 def count(reported):

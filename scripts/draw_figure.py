@@ -3,7 +3,7 @@
 from gnorm import figures
 from gnorm.figures import style
 from gnorm.logs import start
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 
 def main(name, root, models, strategies, settings, dpi, files, png, pdf):

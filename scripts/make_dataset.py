@@ -8,7 +8,8 @@ if __name__ == "__main__":
     # Tokenizers need no torch, and transformers would import it: seconds a job. The other keeps it from advising so.
     os.environ |= {"USE_TORCH": "0", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
 
-from gnorm import UserError, data, records, tokenizer
+from gnorm.data import prepare, records, tokenizers
+from gnorm.errors import UserError
 from gnorm.files import atomic, write_json, write_text
 from gnorm.logs import log, start
 
@@ -20,18 +21,18 @@ def count(built, row):
 
 def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, page_file, tokenizer_folder):
     if dataset.get("classes") == "model":
-        dataset = dataset | {"classes": data.model_classes(checkpoint["path"])}
-    built = None if checkpoint["source"] == "train" else tokenizer.load(checkpoint["path"])
-    rows, splits, classes = data.make(dataset, counts, seed, built and partial(count, built))
+        dataset = dataset | {"classes": prepare.model_classes(checkpoint["path"])}
+    built = None if checkpoint["source"] == "train" else tokenizers.load(checkpoint["path"])
+    rows, splits, classes = prepare.make(dataset, counts, seed, built and partial(count, built))
     log.info("%d rows", len(rows))
     if built is None:
         texts = [" ".join(filter(None, (row["text"], row["pair"]))) for row in rows.select(splits["train"])]
-        built = tokenizer.train(checkpoint["family"], texts, checkpoint["vocabulary"], checkpoint["length"])
+        built = tokenizers.train(checkpoint["family"], texts, checkpoint["vocabulary"], checkpoint["length"])
     lengths = [count(built, row) for row in rows]
     cut = sum(length > built.model_max_length for length in lengths)
     if cut:
         log.info("%d rows are longer than %d tokens and will be cut", cut, built.model_max_length)
-    for remark in data.remarks(rows, splits):
+    for remark in prepare.remarks(rows, splits):
         log.warning("%s", remark)
     if not splits["evaluation"]:
         raise UserError(f"{name}: no row is left to evaluate")
@@ -39,7 +40,7 @@ def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summar
         built.save_pretrained(temporary)
     records.write(rows, rows_file)
     write_json(splits_file, {"classes": classes, **splits})
-    summary = data.summary(name, rows, splits, lengths, built.model_max_length)
+    summary = prepare.summary(name, rows, splits, lengths, built.model_max_length)
     write_text(summary_file, summary)
     # The report shows pages in place, Markdown only as a download.
     write_text(page_file, f'<!doctype html><meta charset="utf-8"><title>{name}</title><pre>{escape(summary)}</pre>\n')

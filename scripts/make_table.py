@@ -2,7 +2,7 @@
 
 from gnorm import tables
 from gnorm.logs import start
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 
 def main(name, root, models, strategies, settings, caption, files, csv, markdown, latex, page):

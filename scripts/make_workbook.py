@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnorm import workbooks
 from gnorm.logs import start
+from gnorm.pages import workbooks
 
 
 def main(paths, output):

@@ -1,11 +1,12 @@
 """The neurons that a strategy leaves at its stop point, as a mask."""
 
-from gnorm import checkpoints, masks
-from gnorm.curves import stop_point
 from gnorm.files import read_json
 from gnorm.logs import log, start
-from gnorm.neurons import neuron_map
-from gnorm.results import STEPS, read_table
+from gnorm.models import checkpoints
+from gnorm.models.neurons import neuron_map
+from gnorm.pruning import masks
+from gnorm.statistics.curves import stop_point
+from gnorm.statistics.results import STEPS, read_table
 
 
 def main(checkpoint, trajectory_file, controls_file, group, tolerance, output):

@@ -1,9 +1,9 @@
 """Accuracy of the majority class and of a bag of words, on the rows that a model is trained and evaluated on."""
 
-from gnorm import baselines
+from gnorm.data.rows import read
 from gnorm.files import write_json
 from gnorm.logs import log, start
-from gnorm.rows import read
+from gnorm.statistics import baselines
 
 
 def main(dataset_folder, seed, output):

@@ -4,15 +4,16 @@ import copy
 
 import torch
 
-from gnorm import batches, checkpoints, surgery
-from gnorm.accounting import count
-from gnorm.evaluate import Evaluation
+from gnorm.data.rows import read
+from gnorm.engine import batches
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import Probe, token_budget
 from gnorm.files import write_json
-from gnorm.heads import head_map
 from gnorm.logs import log, start
-from gnorm.memory import Probe, token_budget
-from gnorm.neurons import known, neuron_map
-from gnorm.rows import read
+from gnorm.models import checkpoints, surgery
+from gnorm.models.accounting import count
+from gnorm.models.heads import head_map
+from gnorm.models.neurons import known, neuron_map
 
 
 def controls(model):

@@ -8,11 +8,11 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from benchmarks import clock, shapes
-from gnorm import surgery
-from gnorm.batches import make
+from gnorm.engine.batches import make
+from gnorm.engine.memory import LARGEST
 from gnorm.files import atomic
 from gnorm.logs import log, start
-from gnorm.memory import LARGEST
+from gnorm.models import surgery
 from gnorm.scores import gnorm
 
 SHAPE = shapes.SHAPES["BERT"]

@@ -9,12 +9,12 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from benchmarks import clock, naive, shapes
-from gnorm import checkpoints
-from gnorm.batches import in_order, make
-from gnorm.evaluate import Evaluation
+from gnorm.engine.batches import in_order, make
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import LARGEST, bytes_per_token
 from gnorm.files import atomic
 from gnorm.logs import log, start
-from gnorm.memory import LARGEST, bytes_per_token
+from gnorm.models import checkpoints
 from gnorm.scores import entropy, gnorm
 
 FULL = 256  # tokens with which a pass is about as fast as it gets

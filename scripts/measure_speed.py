@@ -8,16 +8,16 @@ from collections import defaultdict
 import pandas as pd
 import torch
 
-from gnorm import checkpoints, surgery
-from gnorm.curves import counts
+from gnorm.data.rows import read
 from gnorm.devices import repeatably
+from gnorm.engine.metrics import METRICS, rounded
+from gnorm.engine.speed import Reader, Writer
 from gnorm.files import atomic
-from gnorm.heads import head_map
 from gnorm.logs import log, progress, start
-from gnorm.metrics import METRICS, rounded
-from gnorm.results import STEPS, read_table
-from gnorm.rows import read
-from gnorm.speed import Reader, Writer
+from gnorm.models import checkpoints, surgery
+from gnorm.models.heads import head_map
+from gnorm.statistics.curves import counts
+from gnorm.statistics.results import STEPS, read_table
 
 ROUNDS = 5  # over all strategies and levels, so that a busy moment does not meet every measurement of a level
 

@@ -12,16 +12,16 @@ from scipy.stats import kendalltau
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from benchmarks import clock, naive, shapes
-from gnorm import checkpoints, surgery
-from gnorm.batches import in_order, make
-from gnorm.evaluate import Evaluation
+from gnorm.data.rows import read
+from gnorm.engine.batches import in_order, make
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import LARGEST, token_budget
 from gnorm.files import atomic
-from gnorm.heads import head_map
 from gnorm.logs import start
-from gnorm.memory import LARGEST, token_budget
-from gnorm.rows import read
+from gnorm.models import checkpoints, surgery
+from gnorm.models.heads import head_map
+from gnorm.pruning.trajectory import follow, replay
 from gnorm.scores import gnorm
-from gnorm.trajectory import follow, replay
 
 REUSE_MB = 1000
 

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from gnorm import UserError
+from gnorm.errors import UserError
 from gnorm.files import atomic
 from gnorm.logs import start
-from gnorm.results import TRIALS, read_table
+from gnorm.statistics.results import TRIALS, read_table
 
 
 def main(paths, trials, output):

@@ -7,18 +7,20 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from gnorm import batches, checkpoints, scores
-from gnorm.evaluate import Evaluation, Outcomes
+from gnorm import scores
+from gnorm.data.rows import read, resample
+from gnorm.engine import batches
+from gnorm.engine.evaluate import Evaluation, Outcomes
+from gnorm.engine.finite import check_slots
+from gnorm.engine.memory import Probe, token_budget
 from gnorm.files import atomic, digest, save_tensors
-from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.logs import progress as announce
-from gnorm.memory import Probe, token_budget
-from gnorm.neurons import slot_map
-from gnorm.numbers import check_slots
-from gnorm.rows import read, resample
-from gnorm.state import State, job
-from gnorm.trajectory import Step, Stop, choose, follow, near_ties
+from gnorm.models import checkpoints
+from gnorm.models.heads import head_map
+from gnorm.models.neurons import slot_map
+from gnorm.pruning.trajectory import Step, Stop, choose, follow, near_ties
+from gnorm.resume import State, job
 
 
 class Scorer:
@@ -27,15 +29,15 @@ class Scorer:
     def __init__(
         self, strategy, heads, tokenizer, rows, evaluated, shards, run, seed, tokens, checkpoint=None, device=None
     ):
-        self.criterion = scores.load(strategy["score"])
+        self.criterion, self.described = scores.load(strategy["score"]), scores.describe(strategy["score"])
         self.strategy, self.settings, self.heads, self.rows = strategy, strategy["settings"], heads, rows
         self.fixed, self.shared = None, {}
-        if scores.takes(self.criterion, "seed"):
+        if self.described.takes("seed"):
             self.settings = {"seed": seed + run, **self.settings}
         weights = resample(len(rows), run, seed)
         if shards:  # entropy once, of rows that the shards have already
             self.fixed = self.criterion.from_shards(heads, shards, weights, checkpoint)
-        elif scores.batched(self.criterion, self.settings):
+        elif self.described.needs_own_batches(self.settings):
             self.batches = self.criterion.batches(tokenizer, rows, weights, tokens, **self.settings)
         else:
             self.batches = batches.make(tokenizer, rows, tokens, weights, "calibration rows")
@@ -43,7 +45,7 @@ class Scorer:
             self.batches = batches.resident(self.batches, device)
         # Rows that are evaluated too, with their positions there: scoring predicts them.
         if (
-            scores.takes(self.criterion, "seen")
+            self.described.takes("seen")
             and strategy["rescore"] != "never"
             and self.settings.get("precision", "float32") == "float32"
         ):
@@ -159,7 +161,7 @@ def main(
     probe = Probe(checkpoint, dataset_folder, budget, reuse_mb) if budget else None
     tokens = token_budget(tokens, unpruned, head_map(unpruned), memory_mb, reuse_mb, probe)
     heads = slot_map(unpruned, strategy)  # or neurons
-    rows = read(dataset_folder, "entropy" if strategy["score"] == "entropy" else "calibration")
+    rows = read(dataset_folder, scores.describe(strategy["score"]).rows)
     modules = scores.modules(strategy["score"], strategy["settings"])
     belongs_to = {
         **job("prune_heads", [checkpoint, dataset_folder, *shards], modules),

@@ -5,19 +5,20 @@ import copy
 import pandas as pd
 import torch
 
-from gnorm import batches, checkpoints
-from gnorm.curves import counts
-from gnorm.evaluate import Evaluation
+from gnorm.data.rows import read
+from gnorm.engine import batches
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.memory import Probe, token_budget
 from gnorm.files import atomic
-from gnorm.heads import head_map
 from gnorm.logs import log, start
 from gnorm.logs import progress as announce
-from gnorm.memory import Probe, token_budget
-from gnorm.neurons import slot_map
-from gnorm.rows import read
+from gnorm.models import checkpoints
+from gnorm.models.heads import head_map
+from gnorm.models.neurons import slot_map
+from gnorm.pruning.trajectory import replay
+from gnorm.resume import State, job
 from gnorm.scores.random import order
-from gnorm.state import State, job
-from gnorm.trajectory import replay
+from gnorm.statistics.curves import counts
 
 
 def main(

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from gnorm import verdict
 from gnorm.files import atomic, read_json, write_text
 from gnorm.logs import log, start
-from gnorm.results import Results
+from gnorm.published import verdict
+from gnorm.statistics.results import Results
 from gnorm.tables import html
 
 CAPTION = "Every item of the paper, and of Sentinel-AI's description of its benchmark, that data decide."

@@ -259,7 +259,7 @@ class LossWithout:
         self.model, self.heads, self.tokenizer, self.rows, self.known = model, heads, tokenizer, rows, {}
 
     def __call__(self, slots):
-        from gnorm import surgery
+        from gnorm.models import surgery
 
         if (key := frozenset(slots)) not in self.known:
             pruned = copy.deepcopy(self.model)

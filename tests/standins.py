@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from gnorm import corpora, tokenizer
+from gnorm.data import corpora, tokenizers
 
 HEAD_WIDTH = 4
 ROWS = 60
@@ -144,7 +144,7 @@ def build(mirror: Path) -> Path:
 
 
 def save_model(made: StandIn, texts: list[str], folder: Path) -> None:
-    built = tokenizer.train(made.family, texts, 400, 512)
+    built = tokenizers.train(made.family, texts, 400, 512)
     torch.manual_seed(0)
     config = AutoConfig.for_model(
         made.family,

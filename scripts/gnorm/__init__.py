@@ -1,10 +1,7 @@
-"""Head pruning: scores, surgery, trajectories and everything around them."""
+"""Head pruning: scores, surgery, trajectories and everything around them.
 
-import os
+Imports nothing: a rule runs again when a file that its script imports changes, and importing any part of the package
+imports this file.
+"""
 
-# Read when a library of the hub is first imported, so this comes before all of them. `gnorm.hub` alone lifts it.
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-
-class UserError(Exception):
-    """A mistake the user can mend: shown as one line, without a traceback."""
+__version__ = "0.9.0"

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import torch
 
-from gnorm import UserError, hardware
+from gnorm import hardware
+from gnorm.errors import UserError
 from gnorm.logs import log
 
 Result = TypeVar("Result")

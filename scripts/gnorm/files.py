@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gnorm import UserError
+from gnorm.errors import UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -70,5 +70,11 @@ def constant(source: Path, name: str, *default):
     raise KeyError(f"{source} does not set {name}")
 
 
+def functions(source: Path) -> dict[str, tuple[str, ...]]:
+    """A module's functions with the names of their arguments, without importing it."""
+    found = [node for node in parsed(source).body if isinstance(node, ast.FunctionDef)]
+    return {node.name: tuple(a.arg for a in (*node.args.args, *node.args.kwonlyargs)) for node in found}
+
+
 def docstring(source: Path) -> str:
     return ast.get_docstring(parsed(source)) or ""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from gnorm import UserError
+from gnorm.errors import UserError
 
 Item = TypeVar("Item")
 log = logging.getLogger("gnorm")

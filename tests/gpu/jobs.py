@@ -18,11 +18,11 @@ import pandas as pd
 import prune_heads
 import random_pruning
 import torch
-from conftest import Tiny
+from support import Tiny
 
-from gnorm import checkpoints
 from gnorm.files import read_json, write_json
-from gnorm.state import State
+from gnorm.models import checkpoints
+from gnorm.resume import State
 
 FAMILIES = ("bert", "albert", "gpt2", "llama")
 CRITERIA = {

@@ -32,6 +32,6 @@ def fresh():
 @pytest.fixture
 def short_probe(monkeypatch):
     """Probes for a batch size end early: a pretended card takes seconds for large batches."""
-    from gnorm import memory
+    from gnorm.engine import memory
 
     monkeypatch.setattr(memory, "MOST", 1024)

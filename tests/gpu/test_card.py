@@ -7,17 +7,20 @@ import re
 import pretended
 import pytest
 import torch
-from conftest import FAMILIES as ENCODERS
-from conftest import OTHERS, ROOT, Tiny, copy_workflow, snakemake
 from jobs import FAMILIES, Interrupted, Jobs, on_disk, read_json
+from support import FAMILIES as ENCODERS
+from support import OTHERS, ROOT, Tiny, copy_workflow, snakemake
 
 from benchmarks import shapes
-from gnorm import UserError, batches, checkpoints, devices, memory
-from gnorm.evaluate import Evaluation
-from gnorm.heads import head_map
-from gnorm.memory import LEAST, Probe, token_budget
-from gnorm.numbers import NotFinite
-from gnorm.rows import read
+from gnorm import devices
+from gnorm.data.rows import read
+from gnorm.engine import batches, memory
+from gnorm.engine.evaluate import Evaluation
+from gnorm.engine.finite import NotFinite
+from gnorm.engine.memory import LEAST, Probe, token_budget
+from gnorm.errors import UserError
+from gnorm.models import checkpoints
+from gnorm.models.heads import head_map
 from gnorm.scores import entropy, gnorm, mask_gradient
 
 # Operations that the documentation of torch.use_deterministic_algorithms says will raise; pretended.py knows them too.

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from conftest import ROOT
+from support import ROOT
 
 
 def test_the_whole_check(tmp_path):

@@ -8,8 +8,8 @@ import pandas as pd
 import pretended
 import pytest
 import torch
-from conftest import ROOT
 from jobs import FAMILIES, STRATEGIES, Jobs, all_jobs, on_disk, read_json
+from support import ROOT
 
 from gnorm.files import load_tensors
 

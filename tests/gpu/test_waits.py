@@ -8,11 +8,13 @@ from check_gpu import WAITS
 from jobs import CRITERIA, FAMILIES, STRATEGIES, on_disk
 
 from benchmarks.clock import own, waits
-from gnorm import batches, checkpoints, scores
-from gnorm.evaluate import Evaluation
-from gnorm.heads import head_map
-from gnorm.rows import read
-from gnorm.trajectory import Stop, follow
+from gnorm import scores
+from gnorm.data.rows import read
+from gnorm.engine import batches
+from gnorm.engine.evaluate import Evaluation
+from gnorm.models import checkpoints
+from gnorm.models.heads import head_map
+from gnorm.pruning.trajectory import Stop, follow
 
 FEW, MANY = 10_000, 24  # tokens of a batch: all rows in one, or nearly every row alone
 

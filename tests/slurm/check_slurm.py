@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from conftest import ROOT, copy_workflow, planned
+from support import ROOT, copy_workflow, planned
 
 GPUS = 2  # of the cluster, see cluster.py
 PROFILE = ("--workflow-profile", "profiles/slurm")

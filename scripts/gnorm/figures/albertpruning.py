@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.patches import ConnectionPatch
 
 from gnorm.figures.masks import grid, legend, per_layer
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 NEEDS = ("heads", "solutions")
 

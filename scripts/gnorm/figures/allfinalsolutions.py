@@ -5,7 +5,7 @@ Rows are layers, columns heads. Tied heads show in every layer that shares them.
 
 from gnorm.figures.masks import grid, legend, per_layer
 from gnorm.figures.style import panels
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 NEEDS = ("heads", "solutions")
 

@@ -6,9 +6,9 @@ model (run 0); beside each name the area under the accuracy curve of its order, 
 
 import numpy as np
 
-from gnorm.curves import area
 from gnorm.figures.style import panels
-from gnorm.results import Results, importance
+from gnorm.statistics.curves import area
+from gnorm.statistics.results import Results, importance
 
 NEEDS = ("criteria",)
 

@@ -9,7 +9,7 @@ heads independent, everything but the pruned head's own row would be zero.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 NEEDS = ("gradients",)
 

@@ -4,7 +4,7 @@ Lines are the mean over runs, or over random trials; bands span all of them.
 """
 
 from gnorm.figures.pruningresults import drawn
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 NEEDS = ("tidy",)
 UNIT = "neurons"

@@ -4,9 +4,9 @@ Lines are the mean over runs, bands span all runs. Run 0 uses the calibration ro
 are, further runs bootstrap resamples of them.
 """
 
+from gnorm.engine.metrics import title as metric_title
 from gnorm.figures.style import band, legend, look, panels
-from gnorm.metrics import title as metric_title
-from gnorm.results import Results, curves, over_runs, total_heads
+from gnorm.statistics.results import Results, curves, over_runs, total_heads
 
 NEEDS = ("tidy",)
 

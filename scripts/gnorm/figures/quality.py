@@ -8,9 +8,9 @@ diversity and repetition are hollow where some texts have less than two words (t
 
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
+from gnorm.engine.metrics import METRICS, at_steps, title
 from gnorm.figures.style import band, legend, look, panels
-from gnorm.metrics import METRICS, at_steps, title
-from gnorm.results import Results, curves, over_runs, total_heads
+from gnorm.statistics.results import Results, curves, over_runs, total_heads
 
 NEEDS = ("tidy", "speeds")
 COLUMNS = 4  # panels beside each other; a model starts a row

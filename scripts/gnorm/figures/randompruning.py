@@ -4,9 +4,9 @@ A box spans the middle half of the random trials at its level, whiskers reach 1.
 dots are trials beyond. The curve is the mean over runs, its band spans them.
 """
 
+from gnorm.engine.metrics import title as metric_title
 from gnorm.figures.style import BLACK, ORANGE, look, panels
-from gnorm.metrics import title as metric_title
-from gnorm.results import Results, curves, over_runs
+from gnorm.statistics.results import Results, curves, over_runs
 
 NEEDS = ("tidy",)
 

@@ -1,27 +1,115 @@
 """Criteria: one module each, found by its file name, all with the same signature.
 
-`score(model, heads, batches, **settings)` returns a float64 tensor of slots (rows x
-heads), zero for pruned slots. Settings are those of `scores:` in the configuration. Beside it a module has
-`PRUNE`, the end of the scores that is least important, and `PASSES`, how often each row goes forward and backward
-for one score (see `gnorm.effort`). `UNITS` names what it can score, `heads` if it has none: a criterion that needs
-nothing but gates, losses or `of_slots` can score `neurons` too. `ATTENTION` says that it reads attention matrices,
-which not every model gives: `forward` as they come, `backward` if those of all layers are kept for the way back,
-which takes memory.
+`score(model, slots, batches, **settings)` returns a float64 tensor of slots, zero for pruned ones. Settings are those
+of `scores:` in the configuration. Beside it a module has constants; `describe` reads them without importing the module:
 
-A module that needs its rows batched in its own way has `batches(tokenizer, rows, weights, tokens, **settings)` and
-`BATCHED`, the settings that make it need them ({} if any do); it shares no passes, and joins no hybrid, with those.
-A module that runs the plain model once a batch may take `seen(batch, logits)` and call it: rows it has
-seen need no evaluation of their own. One that draws at random takes `seed`, one that knows its standard error takes
-a dictionary `errors` and puts it there. One whose pass others can share has `reading(**settings)`, see
-`gnorm.passes`. One made of others takes `taken`: scores that the same call has, each with its settings, by name.
+- `PRUNE`: the end of the scores that is least important.
+- `PASSES`: how often each row goes forward and backward for one score, two formulas of the settings and of `slots` and
+  `layers`, how many are left.
+- `UNITS`: what it can score, `("heads",)` by default. A criterion that needs nothing but gates, losses or `of_slots`
+  can score `neurons` too.
+- `ATTENTION`: it reads attention matrices, which not every model gives: `forward` as they come, `backward` if those of
+  all layers are kept for the backward pass, which takes memory.
+- `ROWS`: the index list of the dataset that it reads, `calibration` by default.
+- `BATCHED`: the settings that make it need batches of its own ({} if any do), which it makes with
+  `batches(tokenizer, rows, weights, tokens, **settings)`. Such criteria cannot share passes or join hybrids.
+
+What else a module may have:
+
+- `from_shards(slots, paths, weights, checkpoint)`: its score from files that other jobs have made of its rows.
+- `order(slots, strategy, seed, trial)` instead of a rank: the slots in the order of one random trial.
+- `reading(**settings)`: its pass can be shared, see `gnorm.engine.passes`.
+- `score` may take `seen(batch, logits)` and call it once for every batch of the plain model: rows it has seen need no
+  evaluation of their own. It may take `seed` to draw with, `errors`, a dictionary for its standard error, `taken`,
+  scores that the same call has with their settings, and `members`, the settings of the criteria that it is made of.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import ModuleType
+
+from gnorm import imports
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a criterion says of itself."""
+
+    name: str
+    prune: str
+    formulas: tuple[str, str] | None
+    units: tuple[str, ...]
+    attention: str
+    rows: str
+    batched: Mapping | None
+    functions: Mapping[str, tuple[str, ...]]  # with their arguments
+
+    def takes(self, argument: str) -> bool:
+        return argument in self.functions["score"]
+
+    def needs_own_batches(self, settings: Mapping) -> bool:
+        return self.batched is not None and all(settings.get(key) == value for key, value in self.batched.items())
+
+    @property
+    def stored(self) -> bool:
+        """Whether its score can be read from shards."""
+        return "from_shards" in self.functions
+
+    @property
+    def drawn(self) -> bool:
+        """Whether orders are drawn at random instead of ranked."""
+        return "order" in self.functions
+
+    @property
+    def made_of_others(self) -> bool:
+        return self.takes("members")
+
+    def passes(self, settings: Mapping, slots: int, layers: int) -> tuple[int, int]:
+        """How often each row goes forward and backward; of a hybrid at most, as its members may share passes."""
+        if not slots:
+            return 0, 0
+        if self.made_of_others:
+            each = [describe(name).passes(own, slots, layers) for name, own in settings.get("members", {}).items()]
+            return sum(forward for forward, _ in each), sum(backward for _, backward in each)
+        names = {**settings, "slots": slots, "layers": layers}
+        forward, backward = (eval(formula, {"__builtins__": {}}, names) for formula in self.formulas)
+        return forward, backward
+
+    def predicts(self, settings: Mapping) -> bool:
+        """Whether scoring predicts the classes of the rows it meets: it takes `seen`, or one of its members does."""
+        if self.made_of_others:
+            return any(describe(name).predicts(own) for name, own in settings.get("members", {}).items())
+        # Accuracy is never measured with rounded weights.
+        return self.takes("seen") and settings.get("precision", "float32") == "float32"
+
+
+@cache
+def describe(name: str) -> Description:
+    """The criterion called `name`, read off its source: importing it would import torch."""
+    source = FOLDER / f"{name}.py"
+    return Description(
+        name=name,
+        prune=imports.constant(source, "PRUNE"),
+        formulas=imports.constant(source, "PASSES", None),
+        units=imports.constant(source, "UNITS", ("heads",)),
+        attention=imports.constant(source, "ATTENTION", ""),
+        rows=imports.constant(source, "ROWS", "calibration"),
+        batched=imports.constant(source, "BATCHED", None),
+        functions=imports.functions(source),
+    )
+
+
+@cache
+def names() -> list[str]:
+    """All criteria."""
+    return sorted(path.stem for path in FOLDER.glob("[!_]*.py") if imports.constant(path, "PRUNE", None))
 
 
 def load(name: str) -> ModuleType:
@@ -32,16 +120,3 @@ def load(name: str) -> ModuleType:
 def modules(name: str, settings: Mapping) -> list[str]:
     """The modules that a score loads by name: its own, and those of a hybrid's members."""
     return [f"{__name__}.{score}" for score in (name, *settings.get("members", {}))]
-
-
-def batched(criterion: ModuleType, settings: Mapping) -> bool:
-    """Whether a criterion needs batches of its own."""
-    return asks_for(getattr(criterion, "BATCHED", None), settings)
-
-
-def asks_for(wanted: Mapping | None, settings: Mapping) -> bool:
-    return wanted is not None and all(settings.get(key) == value for key, value in wanted.items())
-
-
-def takes(criterion: ModuleType, argument: str) -> bool:
-    return argument in inspect.signature(criterion.score).parameters

@@ -15,11 +15,12 @@ from itertools import count
 import torch
 from torch import nn
 
-from gnorm import objectives
-from gnorm.batches import Batch, each
-from gnorm.heads import HeadMap, eager, places_of
-from gnorm.numbers import Checks, collected
-from gnorm.passes import attention_weights, finite
+from gnorm.engine import objectives
+from gnorm.engine.batches import Batch, each
+from gnorm.engine.finite import Checks, collected
+from gnorm.engine.passes import attention_weights, finite
+from gnorm.models.heads import HeadMap
+from gnorm.models.slots import eager, places_of
 
 PRUNE = "lowest"
 PASSES = ("steps * layers", "steps * layers")  # backward to the scaled layer

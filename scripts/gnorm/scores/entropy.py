@@ -18,16 +18,18 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from gnorm import UserError
-from gnorm.batches import Batch, each
+from gnorm.engine.batches import Batch, each
+from gnorm.engine.finite import Checks, collected
+from gnorm.engine.objectives import Mean
+from gnorm.errors import UserError
 from gnorm.files import load_tensors
-from gnorm.heads import HeadMap, eager, places_of
-from gnorm.numbers import Checks, collected
-from gnorm.objectives import Mean
+from gnorm.models.heads import HeadMap
+from gnorm.models.slots import eager, places_of
 
 PRUNE = "highest"  # a head that attends evenly everywhere tells the least
 PASSES = ("1", "0")
 ATTENTION = "forward"
+ROWS = "entropy"
 VARIANTS = ("A", "B", "C")
 
 

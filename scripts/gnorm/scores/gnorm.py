@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from gnorm import UserError, objectives
-from gnorm.batches import Batch, each, in_order, kernels_broke, out_of_memory
-from gnorm.heads import HeadMap, on_device, places_of, projection
-from gnorm.numbers import Checks
-from gnorm.passes import SCALE, Reading, Seen, backward, finite
+from gnorm.engine import objectives
+from gnorm.engine.batches import Batch, each, in_order, kernels_broke, out_of_memory
+from gnorm.engine.finite import Checks
+from gnorm.engine.passes import SCALE, Reading, Seen, backward, finite
+from gnorm.errors import UserError
+from gnorm.models.heads import HeadMap
+from gnorm.models.slots import on_device, places_of, projection
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -123,7 +125,7 @@ def squared_block_norms(
 
 @contextmanager
 def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = False) -> Iterator[torch.Tensor]:
-    """Squared norms of the gradients of Q, K and V, rows x 3 x slots; a signal (see `gnorm.passes`).
+    """Squared norms of the gradients of Q, K and V, rows x 3 x slots; a signal (see `gnorm.engine.passes`).
 
     A block's norms are taken during the backward pass, as soon as its last gradient is there; only tied layers
     wait for each other.

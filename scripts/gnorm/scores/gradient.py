@@ -14,9 +14,10 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
-from gnorm.heads import HeadMap, places_of
-from gnorm.passes import SCALE, Reading, Seen, read
+from gnorm.engine.batches import Batch
+from gnorm.engine.passes import SCALE, Reading, Seen, read
+from gnorm.models.heads import HeadMap
+from gnorm.models.slots import places_of
 from gnorm.scores.gnorm import block_norms, squared_norms
 
 PRUNE = "lowest"

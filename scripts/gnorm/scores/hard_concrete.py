@@ -14,13 +14,13 @@ import math
 import torch
 from torch import nn
 
-from gnorm import objectives
-from gnorm.batches import Batch, each
-from gnorm.gates import Gates
-from gnorm.heads import SlotMap
+from gnorm.engine import objectives
+from gnorm.engine.batches import Batch, each
+from gnorm.engine.finite import Checks
+from gnorm.engine.passes import finite
 from gnorm.logs import log
-from gnorm.numbers import Checks
-from gnorm.passes import finite
+from gnorm.models.gates import Gates
+from gnorm.models.slots import SlotMap
 
 PRUNE = "lowest"
 PASSES = ("steps", "steps")

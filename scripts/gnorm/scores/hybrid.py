@@ -15,9 +15,10 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
-from gnorm.heads import SlotMap
-from gnorm.passes import Seen, of_all
+from gnorm.engine.batches import Batch
+from gnorm.engine.passes import Seen
+from gnorm.models.slots import SlotMap
+from gnorm.scores.together import of_all
 
 PRUNE = "lowest"
 UNITS = ("heads", "neurons")  # as far as its members have them

@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gnorm import objectives
-from gnorm.ablation import Ablation, slots_left
-from gnorm.batches import Batch, each
-from gnorm.heads import SlotMap
-from gnorm.numbers import Checks
-from gnorm.passes import finite
+from gnorm.engine import objectives
+from gnorm.engine.ablation import Ablation, slots_left
+from gnorm.engine.batches import Batch, each
+from gnorm.engine.finite import Checks
+from gnorm.engine.passes import finite
+from gnorm.models.slots import SlotMap
 
 PRUNE = "lowest"
 PASSES = ("1 + slots", "0")  # a pass without a head starts at its layer

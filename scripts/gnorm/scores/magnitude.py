@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
-from gnorm.heads import SlotMap
+from gnorm.engine.batches import Batch
+from gnorm.models.slots import SlotMap
 
 PRUNE = "lowest"
 PASSES = ("0", "0")

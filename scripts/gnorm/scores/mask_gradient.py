@@ -10,9 +10,9 @@ from functools import partial
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
-from gnorm.heads import SlotMap
-from gnorm.passes import Reading, Seen, gate_gradients, read
+from gnorm.engine.batches import Batch
+from gnorm.engine.passes import Reading, Seen, gate_gradients, read
+from gnorm.models.slots import SlotMap
 
 PRUNE = "lowest"
 PASSES = ("1", "1")

@@ -7,8 +7,8 @@ import random as _random
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
-from gnorm.heads import SlotMap
+from gnorm.engine.batches import Batch
+from gnorm.models.slots import SlotMap
 
 PRUNE = "lowest"
 PASSES = ("0", "0")

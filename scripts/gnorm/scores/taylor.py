@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gnorm.batches import Batch
-from gnorm.heads import HeadMap
-from gnorm.passes import Reading, Seen, attention_products, read
+from gnorm.engine.batches import Batch
+from gnorm.engine.passes import Reading, Seen, attention_products, read
+from gnorm.models.heads import HeadMap
 
 PRUNE = "lowest"
 PASSES = ("1", "1")

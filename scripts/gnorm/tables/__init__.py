@@ -1,7 +1,7 @@
 """Tables: one module each, found by its file name.
 
 A module has a docstring (its caption in the report), `NEEDS` (what it reads of the
-results, see `gnorm.results`) and `make(results, settings)`, which returns a data frame.
+results, see `gnorm.statistics.results`) and `make(results, settings)`, which returns a data frame.
 `DECIMALS` says how the columns are rounded for reading; the CSV keeps every digit. `UNIT` is what its strategies prune,
 `heads` if it has none.
 """

@@ -6,8 +6,8 @@ runs (for random pruning over trials).
 
 import pandas as pd
 
-from gnorm.curves import accuracy_at, area
-from gnorm.results import Results, curves
+from gnorm.statistics.curves import accuracy_at, area
+from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy",)
 SHARES = (0.25, 0.5, 0.75)

@@ -6,7 +6,7 @@ trained here have no such rows and are left out; so are language models, which h
 
 import pandas as pd
 
-from gnorm.results import Results, curves
+from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy", "baselines")
 DECIMALS = {"model (%)": 1, "majority class (%)": 1, "bag of words (%)": 1}

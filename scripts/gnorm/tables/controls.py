@@ -6,8 +6,8 @@ are of next tokens. `share` is of the untouched model's parameters.
 
 import pandas as pd
 
-from gnorm.metrics import METRICS, at_steps
-from gnorm.results import Results
+from gnorm.engine.metrics import METRICS, at_steps
+from gnorm.statistics.results import Results
 
 NEEDS = ("controls",)
 DECIMALS = {"accuracy (%)": 1, "share (%)": 1}

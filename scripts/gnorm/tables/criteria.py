@@ -11,8 +11,8 @@ next tokens.
 
 import pandas as pd
 
-from gnorm.curves import accuracy_at, area
-from gnorm.results import Results, curves, importance
+from gnorm.statistics.curves import accuracy_at, area
+from gnorm.statistics.results import Results, curves, importance
 
 NEEDS = ("criteria", "tidy")
 DECIMALS = {"forward": 0, "backward": 0}

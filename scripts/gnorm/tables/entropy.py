@@ -5,7 +5,7 @@ A is taken as written for the non-finite counts and with 0 log 0 = 0 for everyth
 
 import pandas as pd
 
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 NEEDS = ("entropy",)
 DECIMALS = {"largest B - A": 9, "largest C - A": 9, "tau C, A": 6, "tau B, A": 6}

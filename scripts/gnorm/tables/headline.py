@@ -5,7 +5,7 @@ Run 0 ± the standard deviation over runs; for random pruning the mean over tria
 
 import pandas as pd
 
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 from gnorm.tables import areas
 
 NEEDS = ("tidy",)

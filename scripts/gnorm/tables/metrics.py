@@ -6,9 +6,9 @@ trials). `better` says which way is good. Accuracy and perplexity of language mo
 
 import pandas as pd
 
-from gnorm.curves import accuracy_at
-from gnorm.metrics import METRICS, at_steps, title
-from gnorm.results import Results, curves
+from gnorm.engine.metrics import METRICS, at_steps, title
+from gnorm.statistics.curves import accuracy_at
+from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy",)
 SHARES = (0.0, 0.25, 0.5, 0.75)

@@ -6,7 +6,7 @@ every layer. Other columns are those of the table `areas`; heads stay.
 
 import pandas as pd
 
-from gnorm.results import Results, total_heads
+from gnorm.statistics.results import Results, total_heads
 from gnorm.tables import areas
 
 NEEDS = ("tidy", "neurons")

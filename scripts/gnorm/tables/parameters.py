@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 NEEDS = ("solutions",)
 DECIMALS = {"share before (%)": 2, "MB before": 2, "share after (%)": 2, "MB after": 2}

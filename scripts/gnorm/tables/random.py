@@ -5,8 +5,8 @@
 
 import pandas as pd
 
-from gnorm.curves import wilson
-from gnorm.results import Results, curves
+from gnorm.statistics.curves import wilson
+from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy",)
 DECIMALS: dict[str, int] = {}

@@ -5,8 +5,8 @@ Point values are run 0; ± is the standard deviation over runs, each stopped at 
 
 import pandas as pd
 
-from gnorm.curves import megabytes, stop_point
-from gnorm.results import Results, curves
+from gnorm.statistics.curves import megabytes, stop_point
+from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy", "solutions")
 DECIMALS = {"accuracy before (%)": 2, "accuracy after (%)": 2, "accuracy ±": 2, "decrease (%)": 2, "pruned ±": 1}

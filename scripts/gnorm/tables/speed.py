@@ -10,7 +10,7 @@ of words that come again within 50 (Sentinel-AI), each the mean over the texts. 
 
 import pandas as pd
 
-from gnorm.results import Results
+from gnorm.statistics.results import Results
 
 NEEDS = ("speeds",)
 DECIMALS = {"tokens a second": 0, "lowest": 0, "highest": 0, "speed-up": 2, "words a text": 1}

@@ -7,9 +7,9 @@ Table 1.
 
 import pandas as pd
 
-from gnorm.curves import stop_point
-from gnorm.paper import same_model
-from gnorm.results import Results, curves, total_heads
+from gnorm.published.paper import same_model
+from gnorm.statistics.curves import stop_point
+from gnorm.statistics.results import Results, curves, total_heads
 
 NEEDS = ("tidy",)
 DECIMALS = {"before (%)": 2, "after (%)": 2, "decrease (%)": 2, "picked: after (%)": 2, "picked: decrease (%)": 2}

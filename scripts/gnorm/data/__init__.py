@@ -1,0 +1,1 @@
+"""Rows, tokenizers and where they come from."""

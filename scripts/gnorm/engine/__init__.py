@@ -1,0 +1,1 @@
+"""Batches, passes and what is measured of them."""

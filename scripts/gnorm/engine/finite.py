@@ -1,0 +1,132 @@
+"""Values that are not finite stop a job, and say where they come from."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from gnorm.errors import UserError
+
+if TYPE_CHECKING:
+    from gnorm.engine.batches import Batch
+    from gnorm.models.slots import SlotMap
+
+
+class NotFinite(UserError):
+    """A NaN or an infinity: nothing computed from it means anything."""
+
+
+class Checks:
+    """Values that have to be finite, looked at all at once: a GPU would have to wait each time it is asked.
+
+    `look` names the row, the layer and the slot of the first bad value. Nothing may be used before it was called.
+    """
+
+    def __init__(self, model: nn.Module, heads: SlotMap):
+        self.model, self.heads = model, heads
+        self.pending: list[tuple[torch.Tensor, Callable[[int, int, float], str]]] = []
+
+    def logits(self, batch: Batch, logits: torch.Tensor) -> None:
+        """Check the logits of every row of a batch."""
+        given = batch.source or batch  # so that a copy on the device is not kept until `look`
+        self._add(logits, lambda row, *_: broken_logits(self.model, self.heads, given, row))
+
+    def slots(self, values: torch.Tensor, what: str, rows: torch.Tensor) -> None:
+        """Check values of every row: rows x ... x layers x slots."""
+        shape = values.shape[-2:]
+
+        def explain(row: int, place: int, value: float) -> str:
+            layer, slot = place % shape.numel() // shape[1], place % shape[1]
+            return f"{what} of layer {layer}, {self.heads.unit} {slot} is {value} for row {rows[row]}"
+
+        self._add(values, explain)
+
+    def _add(self, values: torch.Tensor, explain: Callable[[int, int, float], str]) -> None:
+        values = values.detach().flatten(1)
+        if not values.shape[1]:
+            return
+        bad = ~values.isfinite()
+        place = bad.byte().argmax(1, keepdim=True)  # of the first one of a row
+        found = torch.cat([bad.any(1, keepdim=True), place, values.gather(1, place)], dim=1)
+        self.pending.append((found, explain))
+
+    def look(self) -> None:
+        """Stop at the first value that is not finite."""
+        pending, self.pending = self.pending, []
+        if not pending:
+            return
+        found = torch.cat([part.double() for part, _ in pending]).cpu()
+        ends = [0, *accumulate(len(part) for part, _ in pending)]
+        for at in found[:, 0].nonzero().flatten().tolist()[:1]:
+            which = bisect_right(ends, at) - 1
+            raise NotFinite(pending[which][1](at - ends[which], int(found[at, 1]), found[at, 2].item()))
+
+
+@contextmanager
+def collected(checks: Checks | None, model: nn.Module, heads: SlotMap) -> Iterator[Checks]:
+    """The caller's checks, or without any those that are looked at when the block ends."""
+    own = checks or Checks(model, heads)
+    yield own
+    if checks is None:
+        own.look()
+
+
+def check_logits(model: nn.Module, heads: SlotMap, batch: Batch, logits: torch.Tensor) -> None:
+    """Stop at the first row whose logits are not finite, and name the head where that begins."""
+    with collected(None, model, heads) as checks:
+        checks.logits(batch, logits)
+
+
+def broken_logits(model: nn.Module, heads: SlotMap, batch: Batch, at: int) -> str:
+    """What is wrong with a row whose logits are not finite."""
+    return f"the model's logits are not finite for row {batch.rows[at]}: {_origin(model, heads, batch.row(at))}"
+
+
+def check_slots(values: torch.Tensor, what: str, unit: str = "head") -> None:
+    """Stop at the first value that is not finite, of layers x slots on the host."""
+    if values.isfinite().all():
+        return
+    layer, slot = (~values.isfinite()).nonzero()[0].tolist()
+    raise NotFinite(f"{what} of layer {layer}, {unit} {slot} is {values[layer, slot].item()}")
+
+
+def _origin(model: nn.Module, heads: SlotMap, batch: Batch) -> str:
+    """Where the first value that is not finite turns up in a forward pass of one row."""
+    found: list[str] = []
+
+    def watch(layers, kept):
+        def look(_module, args):
+            layer, output = next(layers), args[0].flatten(2)
+            good = output.isfinite().flatten(0, 1).unflatten(-1, (len(kept), heads.width)).all(-1).all(0)
+            if not found and not good.all():
+                bad = [kept[i] for i in (~good).nonzero().flatten().tolist()]
+                if len(bad) < len(kept) or len(kept) == 1:
+                    found.append(f"it begins in layer {layer}, {heads.unit} {bad[0]}")
+                else:
+                    found.append(
+                        f"it begins at or below layer {layer}, in all {heads.unit}s from {heads.unit} {bad[0]}"
+                    )
+
+        return look
+
+    still = heads.kept(model)
+    handles = [
+        model.get_submodule(block.output).register_forward_pre_hook(
+            watch(iter(block.layers), still[row].nonzero().flatten().tolist())
+        )
+        for row, block in enumerate(heads.blocks)
+        if still[row].any()
+    ]
+    try:
+        with torch.no_grad():
+            model(**batch.to(model.device).inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else f"it begins above the {heads.unit}s of layer {heads.layers - 1}"

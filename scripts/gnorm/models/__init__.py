@@ -1,0 +1,1 @@
+"""Models: where their heads and neurons are, and how these are removed."""

@@ -1,0 +1,199 @@
+"""Models and tokenizers: load and save."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+import safetensors
+import torch
+import transformers
+from torch import nn
+from transformers.utils import import_utils
+
+import_utils._sklearn_available = False  # a way of writing text that is not used here would import it: a second a job
+
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+)
+from transformers.activations import NewGELUActivation
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from gnorm.devices import device
+from gnorm.errors import UserError
+from gnorm.files import atomic
+
+TRANSFORMERS = transformers.__version__
+CLASSES = {"classification": AutoModelForSequenceClassification, "language_model": AutoModelForCausalLM}
+
+transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
+
+
+def task_of(model: nn.Module | PretrainedConfig) -> str:
+    """What a model, or one saved with this configuration, was made for."""
+    kinds = [type(model).__name__] if isinstance(model, nn.Module) else model.architectures or []
+    return "language_model" if {*kinds} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()} else "classification"
+
+
+def load(
+    folder: str | Path, attention: str = "sdpa", on: torch.device | str | None = None
+) -> tuple[nn.Module, PreTrainedTokenizerBase]:
+    """A frozen model in evaluation mode, on the device there is unless told otherwise, and its tokenizer."""
+    config = configuration(folder)
+    auto = CLASSES[task_of(config)]
+    kind = auto._model_mapping.get(type(config), None)
+    if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
+        attention = "eager"
+    model, new = from_folder(auto, folder, attn_implementation=attention)
+    if new:
+        raise UserError(_incomplete(folder, config, new))
+    tokenizer = load_tokenizer(folder)
+    fit(model, tokenizer, str(folder))
+    return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
+
+
+def configuration(folder: str | Path) -> PretrainedConfig:
+    if not Path(folder, "config.json").exists():
+        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # a damaged file raises whatever its reader makes of it
+        raise UserError(_unreadable(Path(folder), error)) from error
+
+
+def from_folder(auto: type, folder: str | Path, **options) -> tuple[nn.Module, list[str]]:
+    """A saved model, and the names of its weights that the folder lacks or has in another shape: they are random.
+
+    What is tied to a weight that is there counts as being there.
+    """
+    try:
+        model, found = auto.from_pretrained(
+            folder,
+            ignore_mismatched_sizes=True,  # or the error would not name the weight
+            output_loading_info=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            **options,
+        )
+    except Exception as error:  # a damaged file raises whatever its reader makes of it
+        raise UserError(_unreadable(Path(folder), error)) from error
+    lacking = {*found["missing_keys"], *found["mismatched_keys"]}
+    return model, [name for name, _ in model.named_parameters() if name in lacking]
+
+
+def _incomplete(folder: str | Path, config: PretrainedConfig, new: list[str]) -> str:
+    """Why a checkpoint is not taken with random weights in place of those it does not have."""
+    kind = f" (saved as {config.architectures[0]})" if config.architectures else ""
+    remedy = "take a checkpoint that has them"
+    if task_of(config) == "classification":
+        remedy = "take a checkpoint fine-tuned for classification, or train them with `source: finetune`"
+    return f"{folder} has no weights of the right shape for {listed(new)}{kind}: {remedy}"
+
+
+def listed(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the model") -> None:
+    """Make a tokenizer give what the model takes, and let the model keep no keys and values."""
+    agree(model, tokenizer, where, any_padding=task_of(model) == "language_model")
+    if getattr(model.config, "use_cache", False):  # they are for generating text
+        model.config.use_cache = False
+
+
+def agree(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str, any_padding: bool) -> None:
+    """Make a tokenizer give what the model takes, in length, inputs and padding.
+
+    `any_padding` says that any token will do where none is named: a language model neither reads nor predicts
+    padding, and a classifier that is yet to be trained learns with whatever it is.
+    """
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
+    taken = inspect.signature(model.forward).parameters
+    tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name in taken]
+    if tokenizer.pad_token_id is None:
+        if model.config.pad_token_id is None and any_padding:
+            model.config.pad_token_id = tokenizer.eos_token_id or 0
+        if model.config.pad_token_id is None:
+            raise UserError(
+                f"{where} has no padding token: set `pad_token` of its tokenizer and `pad_token_id` of its "
+                "configuration to the one it was trained with, and save both again"
+            )
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
+    # A decoder classifies by the last token that is not this one.
+    model.config.pad_token_id = tokenizer.pad_token_id
+
+
+def load_plain(folder: str | Path) -> nn.Module:
+    """A model as anyone with transformers alone loads it."""
+    auto = CLASSES[task_of(AutoConfig.from_pretrained(folder, local_files_only=True))]
+    return auto.from_pretrained(folder, local_files_only=True).eval()
+
+
+def fuse(model: nn.Module) -> nn.Module:
+    """ALBERT's activation as the one kernel that torch has for the same function, an eighth of its time saved."""
+    for module in model.modules():
+        for name, child in module.named_children():
+            if isinstance(child, NewGELUActivation):
+                setattr(module, name, nn.GELU(approximate="tanh"))
+    return model
+
+
+def _unreadable(folder: Path, error: Exception) -> str:
+    """Which file of a checkpoint is damaged, if one of the weights is."""
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safetensors.safe_open(path, "pt"):
+                pass
+        except Exception as damage:
+            return f"{path} is damaged or cut short ({damage}): copy or download it again"
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return f"the model in {folder} cannot be loaded ({reason})"
+
+
+def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"the tokenizer in {folder} cannot be loaded ({reason})") from error
+
+
+def positions(model: nn.Module) -> int:
+    """How many tokens the model can place; a table with a padding index starts after it."""
+    tables = [m for name, m in model.named_modules() if name.endswith("position_embeddings")]
+    if not tables:  # rotary, or by another name
+        return getattr(model.config, "max_position_embeddings", int(1e9))
+    return min(table.num_embeddings - (-1 if table.padding_idx is None else table.padding_idx) - 1 for table in tables)
+
+
+def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+    if task_of(model) == "language_model":
+        model.config.use_cache = True  # for whoever generates text with it
+    with atomic(folder) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+
+
+def check_task(model: nn.Module, task: str, classes: Sequence[str]) -> None:
+    """Whether a model from outside is one for the suite's task and classes."""
+    if task_of(model) != task:
+        raise UserError(
+            f"the model is a {type(model).__name__}: set `task: {task_of(model)}` of its entry in the suite, "
+            f"or take a checkpoint for {task}"
+        )
+    if task == "classification":
+        check_classes(model, classes)
+
+
+def check_classes(model: nn.Module, classes: Sequence[str]) -> None:
+    if model.config.num_labels != len(classes):
+        raise UserError(
+            f"the model has {model.config.num_labels} classes, the dataset lists {len(classes)} "
+            f"({', '.join(classes)}): put `classes:` in the order of the model's outputs"
+        )

@@ -1,0 +1,151 @@
+"""Slots: what can be pruned, and the ways to watch, skip and start a model's layers that follow from them.
+
+A slot (row, column) is a head or a group of neurons; `gnorm.models.heads` and `gnorm.models.neurons` say where a model
+has them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+
+import torch
+from torch import nn
+
+
+class SlotMap(ABC):
+    """What can be pruned, in rows of slots: a row is a block of weights, a slot so many of the output's input columns.
+
+    Gates, the criteria that look at gates or losses, evaluation and the pruning loop need no more of a map.
+    """
+
+    unit: str  # what a slot is called
+    blocks: tuple  # each with the projection `output`, the `projections` before it and the `layers` that run it
+    width: int  # of a slot: input columns of `output`
+    hidden: int
+    layer_names: tuple[str, ...]
+    shape: tuple[int, int]  # rows and slots of a row: the shape of a score
+    parts: tuple[str, ...]  # of a slot's weights, for `of_slots`
+    textpruner = False
+
+    @abstractmethod
+    def kept(self, model: nn.Module) -> torch.Tensor:
+        """True for every slot still in the model."""
+
+    @abstractmethod
+    def of_slots(self, model: nn.Module, row: int, part: str) -> torch.Tensor:
+        """A part of the weights by kept slot: slots x width x hidden."""
+
+    @property
+    def layers(self) -> int:
+        return sum(len(block.layers) for block in self.blocks)
+
+    @property
+    def total(self) -> int:
+        """Slots of the unpruned model, tied ones counted in every layer."""
+        return self.layers * self.shape[1]
+
+    def left(self, model: nn.Module) -> int:
+        """Slots still in the model, tied ones counted in every layer."""
+        per_row = self.kept(model).sum(1).tolist()
+        return sum(count * len(block.layers) for count, block in zip(per_row, self.blocks, strict=True))
+
+
+class Repeated(nn.Module):
+    """A K or V projection whose blocks are given once for every query head that uses them."""
+
+    def __init__(self, inner: nn.Module, blocks: list[int], width: int):
+        super().__init__()
+        self.inner, self.width = inner, width
+        self.register_buffer("blocks", torch.tensor(blocks, device=inner.weight.device), persistent=False)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.inner(hidden).unflatten(-1, (-1, self.width)).index_select(-2, self.blocks).flatten(-2)
+
+
+def places_of(kept: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Where a row of flags is true, as indices on a device."""
+    return on_device(kept.nonzero().flatten().tolist(), device)
+
+
+def on_device(indices: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Indices of slots, copied once: they come again with every batch and step, and a copy makes a GPU wait."""
+    return _copied(array("q", indices).tobytes(), device)
+
+
+@lru_cache(maxsize=1024)
+def _copied(packed: bytes, device: torch.device) -> torch.Tensor:
+    with torch.inference_mode(False):  # so that a backward pass may keep it, whoever asks first
+        return torch.tensor(array("q", packed).tolist(), dtype=torch.int64, device=device)
+
+
+def projection(model: nn.Module, name: str) -> nn.Module:
+    """The module that holds a projection's weights."""
+    module = model.get_submodule(name)
+    return module.inner if isinstance(module, Repeated) else module
+
+
+@contextmanager
+def eager(model: nn.Module) -> Iterator[None]:
+    """Attention that has its matrix: not every family falls back to it when asked for one."""
+    config = getattr(model, "config", None)
+    before = getattr(config, "_attn_implementation", "eager")
+    if before != "eager":
+        config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        if before != "eager":
+            config._attn_implementation = before
+
+
+@contextmanager
+def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
+    """Where the graph starts, as weights are frozen: the lowest projections with a slot, from row `first` on."""
+    roots: list[torch.Tensor] = []
+
+    def start(_module, _args, output):
+        if not output.requires_grad:
+            roots.append(output.requires_grad_())
+
+    kept = heads.kept(model)
+    names = [
+        name for row, block in enumerate(heads.blocks) if row >= first and kept[row].any() for name in block.projections
+    ]
+    handles = [projection(model, name).register_forward_hook(start) for name in dict.fromkeys(names)]
+    try:
+        yield roots
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def reused(
+    model: nn.Module, heads: SlotMap, stored: dict[int, torch.Tensor], kept_layers: Sequence[int]
+) -> Iterator[None]:
+    """Skip the layers up to the last one whose output is in `stored`; keep there what the others give.
+
+    Not for layers that share weights: `kept_layers` must be empty for them.
+    """
+    last = max(stored, default=-1)
+    layers = [model.get_submodule(name) for name in heads.layer_names] if kept_layers else []
+    for layer in range(last + 1):
+        # Only the last one's output is read; those below pass on what they are given.
+        output = stored[layer] if layer == last else None
+        layers[layer].forward = lambda hidden, *_a, output=output, **_k: (hidden if output is None else output,)
+    handles = [
+        layers[layer].register_forward_hook(lambda _m, _a, out, layer=layer: stored.update({layer: out[0]}))
+        for layer in kept_layers
+        if layer > last
+    ]
+    try:
+        yield
+    finally:
+        for layer in range(last + 1):
+            del layers[layer].forward
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,1 @@
+"""What people read and take home beside tables and figures."""

@@ -1,0 +1,1 @@
+"""Pruning loops and what they leave."""

@@ -1,0 +1,189 @@
+"""The pruning loop: score, choose, prune, evaluate, record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import torch
+from torch import nn
+
+from gnorm.engine.evaluate import Accuracy, Evaluation
+from gnorm.engine.metrics import Predictions
+from gnorm.models import surgery
+from gnorm.models.slots import SlotMap
+from gnorm.models.surgery import Slot
+
+# How far float32 is off on trained weights: scores that are closer may change places with the batch size.
+NEAR = 1e-4
+
+# Scores of the model's heads, and what was predicted on the way (see `Evaluation.accuracy`).
+Scorer = Callable[[nn.Module], tuple[torch.Tensor, Mapping[int, Predictions]]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The model after `step` prunings; step 0 is the unpruned model."""
+
+    step: int
+    layer: int | None
+    head: int | None
+    score: float | None
+    accuracy: float
+    correct: int
+    evaluated: int
+    heads_left: int  # tied heads counted in every layer
+    parameters: int
+    seconds: float  # of pruning, scoring the model that is left, and evaluating it
+    metrics: dict[str, float] = field(default_factory=dict)  # beside the accuracy
+
+    @property
+    def columns(self) -> dict:
+        """As a row of a table."""
+        values = asdict(self)
+        return values | values.pop("metrics")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a trajectory ends; by default at the last head."""
+
+    heads: int | None = None  # at most so many heads pruned
+    fraction: float | None = None  # ... or this share of them
+    accuracy_drop: float | None = None  # once accuracy has fallen by more than this
+
+    # Shares and drops are rounded: what equals the bound must not pass it by an ulp.
+    def enough(self, pruned: int, total: int) -> bool:
+        """Whether `pruned` heads of `total` would be too many."""
+        return (self.heads is not None and pruned > self.heads) or (
+            self.fraction is not None and pruned > self.fraction * total + 1e-9
+        )
+
+    def fallen(self, drop: float) -> bool:
+        """Whether accuracy has fallen by more than it may."""
+        return self.accuracy_drop is not None and drop > self.accuracy_drop + 1e-9
+
+
+def choose(score: torch.Tensor, kept: torch.Tensor, prune: str) -> Slot:
+    """The kept slot with the lowest or highest score; ties go to the lowest (layer, head)."""
+    unwanted = float("inf") if prune == "lowest" else float("-inf")
+    candidates = torch.where(kept, score, torch.full_like(score, unwanted)).flatten()
+    best = candidates.min() if prune == "lowest" else candidates.max()
+    index = int(((candidates == best) & kept.flatten()).nonzero()[0])
+    return index // score.shape[1], index % score.shape[1]
+
+
+def near_ties(
+    steps: Sequence[tuple[Step, torch.Tensor | None]], prune: str = "lowest", closer: float = NEAR
+) -> list[tuple[int, Slot, Slot, float]]:
+    """(step, slot pruned, slot that was as good, relative gap of their scores) of every choice that was close."""
+    found, scores, kept = [], None, None
+    for step, taken in steps:
+        if scores is not None:
+            slot = (step.layer, step.head)
+            kept[slot] = False
+            if kept.any():
+                other = choose(scores, kept, prune)
+                a, b = scores[slot].item(), scores[other].item()
+                gap = abs(a - b) / max(abs(a), abs(b), 1e-300)
+                if gap < closer:
+                    found.append((step.step, slot, other, gap))
+        if taken is not None:
+            scores = taken
+            kept = torch.ones_like(taken, dtype=torch.bool) if kept is None else kept
+    return found
+
+
+def follow(
+    model: nn.Module,
+    heads: SlotMap,
+    evaluation: Evaluation,
+    score: Scorer,
+    prune: str = "lowest",
+    rescore: str | int = "every_step",
+    stop: Stop | None = None,
+    past: Sequence[tuple[Step, torch.Tensor | None]] = (),
+) -> Iterator[tuple[Step, torch.Tensor | None]]:
+    """Prune `model` head by head; each step comes with the scores of the model it leaves, if they were taken.
+
+    `past` has the steps that an interrupted run has made, as they came from here: the unpruned `model`
+    loses those heads at once, and what follows is what would have followed.
+    """
+    stop = stop or Stop()
+    every = {"every_step": 1, "never": None}.get(rescore, rescore)
+    least = min(len(block.layers) for block in heads.blocks)  # heads that any step prunes
+    first, now = (past[0][0], past[-1][0]) if past else (None, None)
+    scores = next((taken for _, taken in reversed(past) if taken is not None), None)
+    gone = [(step.layer, step.head) for step, _ in past[1:]]
+    if gone:
+        surgery.prune(model, heads, gone)
+    changed = lowest_layer(heads, gone)
+    while True:
+        slot = value = None
+        if now:  # choose what goes next
+            pruned = heads.total - heads.left(model)
+            if scores is None or not heads.kept(model).any() or stop.fallen(first.accuracy - now.accuracy):
+                return
+            slot = choose(scores, heads.kept(model), prune)
+            if stop.enough(pruned + len(heads.blocks[slot[0]].layers), heads.total):
+                return
+            value = scores[slot].item()
+        began, step = time.monotonic(), now.step + 1 if now else 0
+        if slot:
+            surgery.prune(model, heads, [slot])
+            changed = lowest_layer(heads, [slot], changed)
+        # Scored before it is evaluated: a scoring pass that meets evaluation rows predicts their classes.
+        due = scores is None or (every is not None and step % every == 0)
+        pruned = heads.total - heads.left(model)
+        taken, known = None, {}
+        if due and heads.kept(model).any() and not stop.enough(pruned + least, heads.total):
+            taken, known = score(model)
+        measured = evaluation.accuracy(model, changed, known)
+        now = Step(
+            step=step,
+            layer=slot[0] if slot else None,
+            head=slot[1] if slot else None,
+            score=value,
+            accuracy=measured.value,
+            correct=measured.correct,
+            evaluated=measured.evaluated,
+            heads_left=heads.left(model),
+            parameters=sum(p.numel() for p in model.parameters()),
+            seconds=round(time.monotonic() - began, 4),
+            metrics=measured.metrics,
+        )
+        first, changed = first or now, None
+        scores = scores if taken is None else taken
+        yield now, taken
+
+
+def lowest_layer(heads: SlotMap, slots: Sequence[Slot], least: int | None = None) -> int | None:
+    """The lowest layer that pruning `slots` changes, or `least` if that is lower; None if nothing changes."""
+    layers = [min(heads.blocks[row].layers) for row, _ in slots]
+    return min(layers + ([] if least is None else [least]), default=None)
+
+
+def replay(
+    model: nn.Module,
+    heads: SlotMap,
+    evaluation: Evaluation,
+    order: Sequence[Slot],
+    levels: Sequence[int],
+    past: int = 0,
+) -> Iterator[tuple[int, Accuracy]]:
+    """Prune in a given order; accuracy only when as many slots are gone as a level says.
+
+    The first `past` levels have been measured by a run that was interrupted.
+    """
+    done = levels[past - 1] if past else 0
+    changed = lowest_layer(heads, order[:done])
+    if done:
+        surgery.prune(model, heads, order[:done])
+    for level in levels[past:]:
+        if level > done:
+            surgery.prune(model, heads, order[done:level])
+            changed = lowest_layer(heads, order[done:level], changed)
+            done = level
+        yield done, evaluation.accuracy(model, changed)
+        changed = None

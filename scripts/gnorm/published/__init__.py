@@ -1,0 +1,1 @@
+"""The authors' files, what the paper prints, and the claims."""

@@ -1,0 +1,31 @@
+"""Architectures of the paper's families as HuggingFace configurations."""
+
+from __future__ import annotations
+
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
+
+from gnorm.published.paper import Architecture
+
+
+def config(of: Architecture, layers: int | None = None) -> PretrainedConfig:
+    roberta = "roberta" in of.family
+    return AutoConfig.for_model(
+        of.family,
+        vocab_size=of.vocabulary,
+        hidden_size=of.width,
+        num_hidden_layers=layers or of.layers,
+        num_attention_heads=of.heads,
+        intermediate_size=4 * of.width,
+        max_position_embeddings=of.positions,
+        num_labels=of.classes,
+        type_vocab_size=1 if roberta else 2,
+        pad_token_id=1 if roberta else 0,
+        **({"embedding_size": 128} if of.family == "albert" else {}),
+    )
+
+
+def without_weights(of: Architecture) -> PreTrainedModel:
+    """A model whose tensors have shapes but no values, so that it takes no memory."""
+    with torch.device("meta"):
+        return AutoModelForSequenceClassification.from_config(config(of))

@@ -1,0 +1,1 @@
+"""Numbers read off results; no torch."""

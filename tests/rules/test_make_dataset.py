@@ -1,0 +1,210 @@
+"""Corpora, index lists, files, tokenizers and the summary."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import make_dataset
+import pytest
+from support import ROOT
+from transformers import AutoTokenizer
+
+from gnorm.data import corpora, prepare, tokenizers
+from gnorm.data.rows import NO_CLASS, read
+from gnorm.engine import batches
+from gnorm.errors import UserError
+
+NAMES = ("finance", "inference", "tweets", "languages")
+COUNTS = {"train": 60, "calibration": 30, "entropy": "same", "evaluation": 20, "disjoint": True}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_corpora_are_seeded_balanced_and_varied(name):
+    rows = corpora.draw(name, 3000, seed=1)
+    assert rows == corpora.draw(name, 3000, seed=1) != corpora.draw(name, 3000, seed=2)
+    corpus = corpora.load(name)
+    labels = Counter(row["label_name"] for row in rows)
+    names = corpus.LABELS + getattr(corpus, "UNSCORED", ())
+    assert set(labels) == set(names)
+    assert min(labels.values()) > 0.6 * 3000 / len(names)
+    assert len({(row["text"], row["pair"]) for row in rows}) == 3000
+    assert len({word for row in rows for word in row["text"].split()}) > 60
+
+
+def test_there_are_twenty_languages():
+    assert len(set(corpora.load("languages").LABELS)) == 20
+
+
+def test_splits_are_disjoint_and_scored():
+    rows, splits, classes = prepare.make({"source": "generated", "corpus": "tweets", "order": "as_is"}, COUNTS, seed=3)
+    assert classes == ["negative", "positive"]
+    assert {k: len(v) for k, v in splits.items()} == {"train": 60, "calibration": 30, "entropy": 30, "evaluation": 20}
+    assert splits["entropy"] == splits["calibration"]
+    used = splits["train"] + splits["calibration"] + splits["evaluation"]
+    assert len(set(used)) == 110
+    labels = rows["label"]
+    assert all(labels[i] != NO_CLASS for i in splits["train"] + splits["evaluation"])
+    # Scores read rows without a class, accuracy does not; a third of these tweets have none.
+    assert 4 <= sum(labels[i] == NO_CLASS for i in splits["calibration"]) <= 16
+
+
+def test_same_rows_for_calibration_and_evaluation():
+    counts = COUNTS | {"evaluation": "same", "entropy": 50}
+    rows, splits, _ = prepare.make({"source": "generated", "corpus": "tweets", "order": "as_is"}, counts, seed=3)
+    assert splits["evaluation"] == [i for i in splits["calibration"] if rows["label"][i] != NO_CLASS]
+    assert len(splits["entropy"]) == 50 and not set(splits["entropy"]) & set(splits["evaluation"])
+    whole = prepare.split(
+        [0] * 30, COUNTS | {"train": 0, "calibration": 5, "entropy": 30, "evaluation": 10}, "as_is", 0
+    )
+    assert whole["entropy"] == list(range(30))
+
+
+def test_lists_that_overlap_start_at_the_first_row():
+    counts = COUNTS | {"train": 0, "calibration": 5, "entropy": 8, "evaluation": 4, "disjoint": False}
+    splits = prepare.split([0, NO_CLASS, 1, 1, NO_CLASS, 0, 0, 1, 0], counts, "as_is", 0)
+    assert splits["calibration"] == [0, 1, 2, 3, 4] and splits["entropy"] == list(range(8))
+    assert splits["evaluation"] == [0, 2, 3, 5]
+    with pytest.raises(UserError, match="rows.evaluation asks for 4 rows, but only 2 are left"):
+        prepare.split([0, NO_CLASS, 1], counts, "as_is", 0)
+
+
+def test_rows_without_a_class_that_the_evaluation_passed_over_come_last():
+    labels = [0, NO_CLASS, NO_CLASS, 1, 0, NO_CLASS, 1]
+    counts = COUNTS | {"train": 0, "evaluation": 2}
+    for calibration, expected in ((2, [4, 5]), (3, [4, 5, 6]), (4, [1, 4, 5, 6]), (5, [1, 2, 4, 5, 6])):
+        splits = prepare.split(labels, counts | {"calibration": calibration}, "as_is", 0)
+        assert splits["evaluation"] == [0, 3] and splits["calibration"] == expected
+    entropy = prepare.split(labels, counts | {"calibration": 1, "entropy": 4}, "as_is", 0)["entropy"]
+    assert entropy == [1, 4, 5, 6]
+
+
+def test_too_many_rows_asked_for():
+    with pytest.raises(UserError, match=r"rows.evaluation asks for 20 rows, but only 3 are left"):
+        prepare.split([0, 1, 0], COUNTS, "as_is", 0)
+
+
+FILE = {"source": "file", "text": "t", "pair": None, "label": "y", "classes": ["no", "yes"], "unscored": ["?"]}
+FILE |= {"order": "shuffled"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_files(tmp_path, kind):
+    import pandas as pd
+
+    table = pd.DataFrame({"t": [f"text {i}" for i in range(9)], "y": ["no", "yes", "?"] * 3})
+    path = tmp_path / f"rows.{kind}"
+    if kind == "csv":
+        table.to_csv(path, index=False)
+    elif kind == "jsonl":
+        table.to_json(path, orient="records", lines=True)
+    else:
+        table.to_parquet(path)
+    counts = COUNTS | {"train": 0, "calibration": 4, "evaluation": 3}
+    rows, splits, _ = prepare.make(FILE | {"path": str(path)}, counts, seed=0)
+    assert rows["label"] == [0, 1, NO_CLASS] * 3
+    assert len(splits["evaluation"]) == 3 and sorted(os.listdir(tmp_path)) == [path.name]
+
+
+@pytest.mark.parametrize(
+    "content,change,message",
+    [
+        ("t,y\na,no\n", {"text": "body"}, "has no column 'body'; it has t, y"),
+        ("t,y\na,no\nb,maybe\n", {}, "row 1: label 'maybe' is none of the classes"),
+        ("t,y\na,no\n,yes\n", {}, "row 1: the text is missing"),
+    ],
+)
+def test_bad_files_are_explained(tmp_path, content, change, message):
+    (tmp_path / "rows.csv").write_text(content)
+    with pytest.raises(UserError, match=message):
+        prepare.make(FILE | {"path": str(tmp_path / "rows.csv")} | change, COUNTS, seed=0)
+    with pytest.raises(UserError, match="does not exist"):
+        prepare.make(FILE | {"path": str(tmp_path / "none.csv")}, COUNTS, seed=0)
+
+
+def test_unreadable_files_are_explained(tmp_path):
+    (tmp_path / "rows.parquet").write_text("not parquet")
+    with pytest.raises(UserError, match="rows.parquet cannot be read") as caught:
+        prepare.make(FILE | {"path": str(tmp_path / "rows.parquet")}, COUNTS, seed=0)
+    assert "\n" not in str(caught.value)
+
+
+def test_classes_named_by_the_model(make_tiny, tmp_path):
+    tiny = make_tiny("bert")
+    tiny.model.config.id2label = {2: "maybe", 0: "yes", 1: "no"}
+    tiny.model.save_pretrained(tmp_path / "model")
+    tiny.tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "rows.csv").write_text("t,y\na,no\nb,yes\nc,?\nd,maybe\n")
+    dataset = FILE | {"path": str(tmp_path / "rows.csv"), "classes": "model", "order": "as_is"}
+    checkpoint = {"source": "local", "path": str(tmp_path / "model")}
+    counts = COUNTS | {"train": 0, "calibration": 4, "evaluation": "same"}
+    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "summary.html", "tokenizer")]
+    make_dataset.main("BERT", dataset, checkpoint, counts, 1, *paths)
+    assert json.loads(paths[1].read_text())["classes"] == ["yes", "no", "maybe"]
+    assert [row["label"] for row in read(tmp_path, "calibration")] == [1, 0, NO_CLASS, 2]
+    (tmp_path / "model/config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"does not name its classes \(id2label\): list `classes:`"):
+        prepare.model_classes(tmp_path / "model")
+
+
+TASKS = dict(zip(tokenizers.FAMILIES, (*NAMES, "letters", "letters"), strict=True))
+
+
+@pytest.fixture(scope="module")
+def built_elsewhere() -> dict:
+    """Every family's tokenizer from another process, which hashes differently and trains in parallel."""
+    program = f"""
+import json, sys
+sys.path.insert(0, "scripts")
+from gnorm.data import corpora, tokenizers
+built = {{}}
+for family, name in {TASKS!r}.items():
+    texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in corpora.draw(name, 300, seed=0)]
+    built[family] = json.loads(tokenizer.train(family, texts, 600, 40).backend_tokenizer.to_str())
+print(json.dumps(built))
+"""
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "true", "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-c", program]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=True)
+    return json.loads(made.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("family", tokenizers.FAMILIES)
+def test_tokenizers_load_and_repeat(family, tmp_path, built_elsewhere):
+    rows = corpora.draw(TASKS[family], 300, seed=0)
+    texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in rows]
+    built = tokenizers.train(family, texts, 600, 40)
+    built.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert type(loaded) is tokenizers.FAMILIES[family].wrapper and len(loaded) <= 600
+    assert loaded.unk_token_id not in loaded(rows[0]["text"])["input_ids"][1:-1]  # GPT-2's is also that of the ends
+    pair = loaded("one text", "another")["input_ids"]
+    assert pair == built("one text", "another")["input_ids"]
+    assert family in ("gpt2", "llama") or pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
+    assert json.loads(built.backend_tokenizer.to_str()) == built_elsewhere[family]
+
+
+def test_the_rule_writes_what_people_read(tmp_path):
+    dataset = {"source": "generated", "corpus": "inference", "order": "as_is"}
+    checkpoint = {"source": "train", "family": "albert", "vocabulary": 200, "length": 12}
+    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "summary.html", "tokenizer")]
+    make_dataset.main("ALBERT", dataset, checkpoint, COUNTS, 1, *paths)
+    assert [row["row"] for row in read(tmp_path, "calibration")] == json.loads(paths[1].read_text())["calibration"]
+    text = paths[2].read_text()
+    for expected in ("| calibration | 30 |", "share 0 rows", "| neutral | 1 |", "longer than the 12 tokens", " / "):
+        assert expected in text
+    assert AutoTokenizer.from_pretrained(paths[4]).model_max_length == 12
+
+
+@pytest.mark.parametrize("family,limit", [("bert", 52), ("albert", 52), ("roberta", 50), ("xlm-roberta", 50)])
+def test_a_local_tokenizer_cuts_at_what_its_model_reads(make_tiny, tmp_path, family, limit):
+    tiny = make_tiny(family)  # 52 positions, of which RoBERTa leaves out those up to its padding id 1
+    tiny.tokenizer.model_max_length = 10**30
+    tiny.model.save_pretrained(tmp_path)
+    tiny.tokenizer.save_pretrained(tmp_path)
+    loaded = tokenizers.load(tmp_path)
+    assert loaded.model_max_length == limit
+    row = {"text": "word " * 500, "pair": None, "label": 0}
+    (batch,) = batches.make(loaded, [row], 1)
+    assert tiny.model(**batch.inputs).logits.isfinite().all() and batch.mask.shape[1] == limit

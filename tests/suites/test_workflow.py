@@ -1,0 +1,370 @@
+"""What is rerun, and what is not, on a finished tree; what a run leaves behind."""
+
+import ast
+import gc
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from support import ROOT, planned, snakemake
+
+from gnorm import imports
+
+SMOKE = ("--config", "suite=smoke")
+
+
+def append(path: Path, text: str = "\n# edited\n") -> None:
+    path.write_text(path.read_text() + text)
+
+
+def edit_config(folder: Path, **changes) -> None:
+    path = folder / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    for key, value in changes.items():
+        config[key] = {**config[key], **value} if isinstance(value, dict) else value
+    path.write_text(yaml.safe_dump(config))
+
+
+AFTER_PRUNING = {"collect_results", "make_table", "make_workbook", "draw_figure", "write_verdict", "write_report"}
+
+
+def test_a_second_run_does_nothing(smoke):
+    made = snakemake(smoke, *SMOKE)
+    assert "Nothing to be done" in made.stdout + made.stderr
+
+
+def test_touching_a_module_reruns_nothing(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    assert planned(tree, *SMOKE) == {}  # the copy is as finished as the original
+    (tree / "scripts/gnorm/models/heads.py").touch()
+    assert planned(tree, *SMOKE) == {}
+
+
+def test_editing_a_figure_redraws_that_figure(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    append(tree / "scripts/gnorm/figures/randompruning.py")
+    assert planned(tree, *SMOKE) == {"draw_figure": 1, "write_report": 1}
+    made = snakemake(tree, *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert planned(tree, *SMOKE) == {}
+
+
+def test_editing_the_style_redraws_all_figures(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    append(tree / "scripts/gnorm/figures/style.py")
+    assert planned(tree, *SMOKE) == {"draw_figure": 7, "write_report": 1}
+
+
+def test_epsilon_redoes_entropy_and_what_ranks_by_it(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    edit_config(tree, scores={"entropy": {"epsilon": 1e-5}})
+    plan = planned(tree, *SMOKE)
+    assert plan["entropy_shard"] == 4 and plan["merge_entropy"] == 2
+    assert plan["prune_heads"] == 4  # two models, ae and inverse_ae
+    untouched = {"make_dataset", "make_checkpoint", "random_pruning", "find_solution", "gradient_change"}
+    assert not {*untouched, "measure_controls"} & set(plan)
+    before = (tree / "results/smoke/BERT/trajectories/greedy_gnorm/run0.csv").stat().st_mtime_ns
+    made = snakemake(tree, "results/smoke/tidy.csv", "entropy", *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert (tree / "results/smoke/BERT/trajectories/greedy_gnorm/run0.csv").stat().st_mtime_ns == before
+    assert '"epsilon": 1e-05' in (tree / "results/smoke/BERT/entropy/diagnostics.json").read_text()
+    assert planned(tree, "results/smoke/tidy.csv", "entropy", *SMOKE) == {}
+
+
+def test_adding_a_strategy_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    edit_config(tree, strategies={"by_loss": {"score": "gnorm", "settings": {"objective": "task_loss"}}})
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 2 and plan["export_accuracy"] == 2
+    assert set(plan) <= {"prune_heads", "export_accuracy"} | AFTER_PRUNING
+
+
+def test_a_criterion_that_needs_attention_weights_trains_no_model_again(smoke, tmp_path, copy_of):
+    """Though they are asked for when a checkpoint is made."""
+    tree = copy_of(smoke, tmp_path)
+    edit_config(tree, strategies={"products": {"score": "taylor"}}, compare=["gnorm", "attribution"])
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 2 and plan["compare_criteria"] == 2
+    assert set(plan) <= {"prune_heads", "compare_criteria", "export_accuracy"} | AFTER_PRUNING
+
+
+def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
+    """Strategies of neurons run beside those of heads and are compared with none of them."""
+    tree = copy_of(smoke, tmp_path)
+    new = {
+        "trained": {"score": "hard_concrete", "rescore": "never", "settings": {"steps": 5}},
+        "neurons": {"score": "mask_gradient", "unit": "neurons", "rescore": "never"},
+        "random_neurons": {"score": "random", "unit": "neurons", "trials": 4},
+    }
+    edit_config(tree, strategies=new, neurons={"group": 4})
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 4 and plan["random_pruning"] == 3
+    assert plan["mask_neurons"] == 2
+    assert plan["export_accuracy"] == 2  # of the trained gates: the authors' files are about heads
+    assert plan["make_table"] == 9  # those of strategies, and the one of neurons
+    untouched = {"make_dataset", "make_checkpoint", "entropy_shard", "find_solution", "measure_controls"}
+    assert not untouched & set(plan)
+    assert not (smoke / "figures/smoke/NeuronPruning.png").exists()
+    drawn = ["figures/smoke/PruningResults.png", "figures/smoke/NeuronPruning.png"]
+    made = snakemake(tree, "tables", "exports", "verdict", *drawn, *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    before, after = smoke / "results/smoke", tree / "results/smoke"
+    for name in ("tables/random.csv", "tables/stops.csv", "tables/solutions.csv", "tables/criteria.csv", "verdict.csv"):
+        assert (before / name).read_bytes() == (after / name).read_bytes(), name
+    keys = ["model", "strategy"]
+    areas = [pd.read_csv(root / "tables/areas.csv").set_index(keys).sort_index() for root in (before, after)]
+    pd.testing.assert_frame_equal(areas[0], areas[1].drop("trained", level="strategy"))
+    assert "neurons" not in (after / "tables/headline.csv").read_text()
+    table = pd.read_csv(after / "tables/neurons.csv")
+    assert set(zip(table["model"], table["strategy"], table["groups"], strict=True)) == {
+        (model, strategy, 8) for model in ("BERT", "ALBERT") for strategy in ("neurons", "random_neurons")
+    }
+    assert table["area"].between(0, 1).all()
+    for model, steps in (("BERT", 8), ("ALBERT", 4)):
+        controls = json.loads((after / model / "controls.json").read_text())
+        for run in range(3):
+            raw = pd.read_csv(after / model / f"trajectories/neurons/run{run}.csv")
+            assert len(raw) == steps + 1 and raw["heads_left"].tolist() == list(range(8, -1, -8 // steps))
+            for name, step in (("nothing", 0), ("all neurons", steps)):
+                assert raw.loc[step, ["correct", "parameters"]].tolist() == [
+                    controls[name]["correct"],
+                    controls[name]["parameters"],
+                ]
+        mask = pd.read_csv(after / f"solutions/{model}/neurons.mask.csv", header=None)
+        first = pd.read_csv(after / model / "trajectories/neurons/run0.csv")
+        lowest = first["accuracy"].iloc[0] - 0.1 * (first["accuracy"].iloc[0] - first["accuracy"].iloc[-1])
+        last = first[first["accuracy"] >= lowest].iloc[-1]
+        assert mask.shape == ({"BERT": 2, "ALBERT": 1}[model], 4) and mask.isin([0, 1]).all(axis=None)
+        assert {tuple(slot) for slot in zip(*(mask == 0).to_numpy().nonzero(), strict=True)} == {
+            tuple(slot) for slot in first.loc[1 : last["step"], ["layer", "head"]].astype(int).values.tolist()
+        }
+        heads = pd.read_csv(after / model / "trajectories/trained/run0.csv")
+        assert controls["all heads"]["correct"] == heads["correct"].iloc[-1]
+        assert controls["all heads"]["parameters"] == heads["parameters"].iloc[-1]
+    tidy = pd.read_csv(after / "tidy.csv")
+    assert set(tidy[tidy["unit"] == "neurons"]["strategy"]) == {"neurons", "random_neurons"}
+    assert not list((after / "experiments_results").glob("*eurons*"))
+
+
+def test_adding_a_model_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
+    """One's own model and rows: a checkpoint folder and a CSV file."""
+    tree = copy_of(smoke, tmp_path)
+    shutil.copytree(tree / "results/smoke/BERT/checkpoint", tree / "own_model")
+    rows = pd.read_parquet(tree / "results/smoke/BERT/dataset/rows.parquet")
+    rows[["text", "label_name"]].to_csv(tree / "own.csv", index=False)
+    suite = yaml.safe_load((tree / "suites/smoke.yaml").read_text())
+    suite["models"]["OWN"] = {
+        "dataset": {
+            "source": "file",
+            "path": "own.csv",
+            "text": "text",
+            "label": "label_name",
+            "classes": ["negative", "neutral", "positive"],
+        },
+        "checkpoint": {"source": "local", "path": "own_model"},
+        "rows": {"calibration": 10, "evaluation": 30},
+        "random": {"trials": 2, "levels": 3},
+    }
+    (tree / "suites/smoke.yaml").write_text(yaml.safe_dump(suite))
+    plan = planned(tree, *SMOKE)
+    assert plan["make_dataset"] == plan["make_checkpoint"] == plan["random_pruning"] == 1
+    assert plan["prune_heads"] == 5 and plan["entropy_shard"] == 1
+    made = snakemake(tree, "tables", *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    tidy = pd.read_csv(tree / "results/smoke/tidy.csv")
+    assert set(tidy["model"]) == {"BERT", "ALBERT", "OWN"}
+    assert planned(tree, "tables", *SMOKE) == {}
+
+
+def test_editing_the_gnorm_scorer_prunes_again_and_does_not_retrain(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    append(tree / "scripts/gnorm/scores/gnorm.py")
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 6  # two models, greedy, inverse and static
+    assert not {"make_dataset", "make_checkpoint", "entropy_shard", "random_pruning", "gradient_change"} & set(plan)
+
+
+def test_targets(smoke, tmp_path, copy_of):
+    tree = copy_of(smoke, tmp_path)
+    for path in ("results/smoke/BERT/entropy", "figures/smoke", "results/smoke/tables", "results/smoke/report.html"):
+        shutil.rmtree(tree / path) if (tree / path).is_dir() else (tree / path).unlink()
+    assert set(planned(tree, "entropy", *SMOKE)) == {"entropy", "entropy_shard", "merge_entropy"}
+    assert planned(tree, "results/smoke/BERT/entropy/shards/0-7.pt", *SMOKE) == {"entropy_shard": 1}
+    figures = planned(tree, "figures", *SMOKE)
+    assert figures["draw_figure"] == 7 and "write_report" not in figures
+    assert planned(tree, "tables", *SMOKE)["make_table"] == 11
+    assert planned(tree, "report", *SMOKE)["write_report"] == 1
+
+
+def test_published_names_and_formats(smoke):
+    folder = smoke / "results/smoke"
+    names = {path.name for path in (folder / "experiments_results").iterdir()}
+    assert {"BERTrandompruned_heads_data_4x3_1group.xlsx", "BERTrandompruned_heads_data_4x3_concated.xlsx"} <= names
+    assert "ALBERTrandompruned_heads_data_4x3_concated.xlsx" not in names
+    table = pd.read_csv(folder / "experiments_results/pruned_heads_accuracy(ALBERT)basedonAEinverse.csv")
+    assert table.columns.tolist() == ["Pruned_Heads", "Accuracy"] and table["Pruned_Heads"].tolist() == [0, 2, 4]
+    joined = pd.read_excel(folder / "experiments_results/BERTrandompruned_heads_data_4x3_concated.xlsx")
+    assert joined.shape == (3, 9)
+    parts = [torch.load(folder / f"AE_calculation_results/BERT{p}AE.pt", weights_only=True) for p in ("0_7", "8_15")]
+    merged = torch.load(folder / "AE_calculation_results/BERT_16AE.pt", weights_only=True)
+    assert merged.dtype == torch.float32 and merged.shape == (2, 2)
+    assert torch.allclose((parts[0] + parts[1]) / 2, merged, atol=1e-6)
+
+
+def test_aggregates_follow_from_raw_files(smoke):
+    folder = smoke / "results/smoke"
+    tidy = pd.read_csv(folder / "tidy.csv")
+    for (model, strategy, run), group in tidy[tidy["run"].notna()].groupby(["model", "strategy", "run"]):
+        raw = pd.read_csv(folder / f"{model}/trajectories/{strategy}/run{int(run)}.csv")
+        assert group["accuracy"].tolist() == raw["accuracy"].tolist()
+        assert (group["heads_pruned"].to_numpy() + raw["heads_left"].to_numpy() == raw["heads_left"].iloc[0]).all()
+        assert (raw["correct"] / raw["evaluated"] - raw["accuracy"]).abs().max() < 1e-12
+    areas = pd.read_csv(folder / "tables/areas.csv").set_index(["model", "strategy"])
+    for model in ("BERT", "ALBERT"):
+        raw = pd.read_csv(folder / f"{model}/trajectories/ae/run0.csv")
+        x, y = 1 - raw["heads_left"] / raw["heads_left"].iloc[0], raw["accuracy"]
+        by_hand = sum((x[i + 1] - x[i]) * (y[i] + y[i + 1]) / 2 for i in range(len(x) - 1))
+        assert areas.loc[(model, "ae"), "area"] == pytest.approx(by_hand)
+        trials = pd.read_csv(folder / f"{model}/random/trials.csv")
+        expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
+        assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
+    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 12
+
+
+def test_nothing_is_left_behind(smoke):
+    stray = [p for p in smoke.rglob(".*") if p.name.startswith(".") and p.parent != smoke and "results" in p.parts]
+    assert [p for p in stray if p.name != ".snakemake_timestamp"] == []
+    new = {p.name for p in smoke.iterdir()} - {p.name for p in ROOT.iterdir()}
+    assert new <= {".snakemake"}
+
+
+def test_stored_orders_replay_to_stored_accuracies(smoke):
+    from gnorm.data.rows import read
+    from gnorm.engine import batches
+    from gnorm.engine.evaluate import Evaluation
+    from gnorm.models import checkpoints
+    from gnorm.models.heads import head_map
+    from gnorm.pruning.trajectory import replay
+
+    for model in ("BERT", "ALBERT"):
+        folder = smoke / "results/smoke" / model
+        for path in sorted(folder.glob("trajectories/*/run*.csv")):
+            stored = pd.read_csv(path)
+            loaded, tokenizer = checkpoints.load(folder / "checkpoint")
+            heads = head_map(loaded)
+            evaluation = Evaluation(batches.make(tokenizer, read(folder / "dataset", "evaluation"), 8192), heads)
+            order = stored.loc[1:, ["layer", "head"]].astype(int).values.tolist()
+            replayed = list(replay(loaded, heads, evaluation, order, range(len(stored))))
+            assert [measured.correct for _, measured in replayed] == stored["correct"].tolist()
+
+
+def test_an_early_end_and_one_run(smoke, tmp_path, copy_of):
+    """The stop point still knows the accuracy without any head; tables leave out what was not reached."""
+    tree = copy_of(smoke, tmp_path)
+    config = yaml.safe_load((tree / "config.yaml").read_text())
+    del config["strategies"]["random"]
+    (tree / "config.yaml").write_text(yaml.safe_dump(config | {"stop": {"fraction": 0.5}, "runs": 1}))
+    made = snakemake(tree, "tables", *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    for model in ("BERT", "ALBERT"):
+        whole = pd.read_csv(smoke / f"results/smoke/{model}/trajectories/greedy_gnorm/run0.csv")
+        half = pd.read_csv(tree / f"results/smoke/{model}/trajectories/greedy_gnorm/run0.csv")
+        assert half["correct"].tolist() == whole["correct"].tolist()[: len(whole) // 2 + 1]
+        solution = json.loads((tree / f"results/smoke/solutions/{model}/solution.json").read_text())
+        assert solution["all_pruned_accuracy"] == whole["accuracy"].iloc[-1]
+    assert pd.read_csv(tree / "results/smoke/tables/areas.csv")["area"].isna().all()
+    assert pd.read_csv(tree / "results/smoke/tables/random.csv").empty
+
+
+def test_sources_are_read_whatever_finalizers_do():
+    """One that parses while a module is parsed, as tracebacks do, made Python 3.11 fail now and then."""
+    text, before = (ROOT / "scripts/gnorm/engine/metrics.py").read_text(), gc.get_threshold()
+
+    class Parses:
+        def __del__(self):
+            ast.parse("x = 1")
+
+    class Source:
+        def read_text(self, **_options):
+            for _ in range(3):
+                garbage = Parses()
+                garbage.itself = garbage
+            gc.set_threshold(100, 1, 1)
+            return text
+
+    try:
+        for _ in range(5):
+            assert isinstance(imports.parsed(Source()), ast.Module)
+            gc.collect()
+    finally:
+        gc.set_threshold(*before)
+
+
+WITHOUT_A_RULE = ("show_results", "estimate_capacity", "check_gpu")  # the Makefile calls them
+SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py") if path.stem not in WITHOUT_A_RULE)
+
+
+@pytest.fixture(scope="session")
+def declared_inputs(smoke) -> dict[str, set[str]]:
+    """Script -> the modules that every job of its rule has as inputs, as a dry-run prints them."""
+    made = snakemake(smoke, "-n", "--forceall", *SMOKE, "published=results/smoke", "--", "all", "bench", "published")
+    fetched = [
+        snakemake(smoke, "-n", "--forceall", "--config", f"suite={suite}", "--", "datasets")
+        for suite in ("paper", "minilm")
+    ]
+    neurons = "strategies={neurons: {score: magnitude, unit: neurons}}"
+    for target in ("GPT2/speed.csv", "solutions/BERT/neurons.mask.csv"):
+        options = ("--config", "suite=mini", neurons, "--", f"results/mini/{target}")
+        fetched.append(snakemake(smoke, "-n", "--forceall", *options))
+    said = "".join(part for run in (made, *fetched) for part in (run.stdout, run.stderr))
+    blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", said, re.M)
+    found: dict[str, set[str]] = {}
+    for rule, inputs in blocks:
+        modules = {name for name in inputs.split(", ") if name.startswith(("scripts/", "benchmarks/"))}
+        found[rule] = found.get(rule, modules) & modules
+    return found
+
+
+@pytest.fixture(scope="session")
+def loaded_modules() -> dict[str, set[str]]:
+    """Script -> the modules of the project that importing it really loads."""
+    program = """
+import importlib, json, sys
+sys.path.insert(0, "scripts")
+own = lambda: [n for n in sys.modules if n.split(".")[0] in ("gnorm", "benchmarks")]
+found = {}
+for script in sys.argv[1:]:
+    for name in own():
+        del sys.modules[name]
+    importlib.import_module(script)
+    found[script] = [sys.modules[name].__file__ for name in own()]
+print(json.dumps(found))
+"""
+    command = [sys.executable, "-c", program, *SCRIPTS]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = json.loads(made.stdout.splitlines()[-1])
+    return {script: {Path(f).relative_to(ROOT).as_posix() for f in files} for script, files in loaded.items()}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_import_is_an_input_of_the_rule(script, loaded_modules, declared_inputs):
+    """What importing a script really loads, its rule must watch."""
+    assert loaded_modules[script] and loaded_modules[script] <= declared_inputs[script]
+
+
+def test_figures_and_tables_import_no_torch():
+    modules = [
+        f"gnorm.{kind}.{p.stem}"
+        for kind in ("figures", "tables")
+        for p in (ROOT / f"scripts/gnorm/{kind}").glob("*.py")
+        if p.stem != "__init__"
+    ]
+    program = f"import sys; import {', '.join(modules)}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT / "scripts", check=True)

@@ -1,0 +1,187 @@
+"""One source of truth for versions, and conda environments that hold what their rules import.
+
+No conda can be installed here: its environments are read with conda's own grammar, not made.
+"""
+
+import ast
+import asyncio
+import importlib.metadata
+import json
+import re
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from rattler import Channel, MatchSpec, SparseRepoData, VirtualPackage, VirtualPackageOverrides
+from rattler import solve_with_sparse_repodata as solve
+from support import ROOT
+
+from gnorm import imports
+
+ENVS = sorted((ROOT / "envs").glob("*.yaml"))
+# Names on conda-forge, and names of modules, that differ from those on the package index.
+CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+MODULES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn"}
+# Of conda's documentation on environment files.
+SCHEMA = {
+    "type": "object",
+    "required": ["channels", "dependencies"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string"},
+        "prefix": {"type": "string"},
+        "channels": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        "variables": {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+        "dependencies": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "oneOf": [
+                    {"type": "string"},
+                    {
+                        "type": "object",
+                        "required": ["pip"],
+                        "additionalProperties": False,
+                        "properties": {"pip": {"type": "array", "items": {"type": "string"}}},
+                    },
+                ]
+            },
+        },
+    },
+}
+
+
+def pins(*names: str) -> dict[str, str]:
+    """Package -> version of requirements files; anything but an exact version is a failure."""
+    found = {}
+    for name in names:
+        for line in (ROOT / name).read_text().splitlines():
+            line = line.split("#")[0].strip()
+            if line and not line.startswith("-r "):
+                package, version = re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()
+                assert package not in found, f"{package} is pinned twice"
+                found[package] = version
+    return found
+
+
+PINS = pins("requirements.txt", "requirements-nodeps.txt", "requirements-dev.txt")
+
+
+def specs(path: Path) -> dict[str, MatchSpec]:
+    listed = yaml.safe_load(path.read_text())["dependencies"]
+    assert all(isinstance(entry, str) for entry in listed), "pip packages go into the post-deploy script"
+    found = [MatchSpec(entry, strict=True) for entry in listed]
+    return {spec.name.normalized: spec for spec in found}
+
+
+@pytest.mark.parametrize("package", PINS)
+def test_what_is_installed_is_what_is_pinned(package):
+    installed = importlib.metadata.version(package)
+    assert installed.split("+")[0] == PINS[package]
+
+
+@pytest.mark.parametrize("path", ENVS, ids=lambda path: path.stem)
+def test_conda_environments_have_the_pinned_versions(path):
+    jsonschema.validate(yaml.safe_load(path.read_text()), SCHEMA)
+    channels = yaml.safe_load(path.read_text())["channels"]
+    assert channels[0] == "conda-forge" and channels[-1] == "nodefaults"
+    known = {CONDA.get(name, name): version for name, version in pins("requirements.txt").items()}
+    for name, spec in specs(path).items():
+        expected = python() if name == "python" else known[name]
+        assert str(spec.version).removeprefix("=").removesuffix(".*") == expected, f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("cuda,build", [("12.9", "cuda129_py311"), ("", "cpu_py311")])
+def test_one_environment_serves_cpu_and_gpu(cuda, build, tmp_path, monkeypatch):
+    """Solved for a channel with builds as conda-forge has them: those with CUDA ask for a driver, and rank first."""
+    spec = specs(ROOT / "envs/torch.yaml")["pytorch"]
+    version = PINS["torch"]
+    common = {"name": "pytorch", "version": version, "subdir": "linux-64", "timestamp": 1, "size": 1, "md5": "0" * 32}
+    builds = [
+        common | {"build": "cpu_py311", "build_number": 0, "depends": []},
+        common | {"build": "cuda129_py311", "build_number": 200, "depends": ["__cuda"]},
+    ]
+    packages = {f"pytorch-{version}-{record['build']}.conda": record for record in builds}
+    repodata = {"info": {"subdir": "linux-64"}, "packages": {}, "packages.conda": packages, "repodata_version": 1}
+    (tmp_path / "repodata.json").write_text(json.dumps(repodata))
+    channel = SparseRepoData(Channel("made-up"), "linux-64", tmp_path / "repodata.json")
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", cuda)
+    machine = VirtualPackage.detect(VirtualPackageOverrides.from_env())
+    (found,) = asyncio.run(solve([spec], [channel], virtual_packages=machine))
+    assert str(found.build) == build
+
+
+def python() -> str:
+    """The version of Python that the Makefile asks for."""
+    return ".".join(re.search(r"version_info\[:2\] != \((\d+), (\d+)\)", (ROOT / "Makefile").read_text()).groups())
+
+
+def test_the_other_recipes_set_no_version_of_their_own():
+    container, makefile = ((ROOT / name).read_text() for name in ("Containerfile", "Makefile"))
+    for name in ("requirements.txt", "requirements-nodeps.txt"):
+        assert name in container and name in makefile
+    assert "==" not in container and "==" not in makefile
+    assert f"FROM python:{python()}-" in container
+    (named,) = re.findall(r"textpruner==(\S+)", (ROOT / "envs/torch.post-deploy.sh").read_text())
+    assert named == pins("requirements-nodeps.txt")["textpruner"]
+
+
+def rules() -> dict[str, tuple[str, str]]:
+    """Rule -> its environment and script."""
+    text = "".join(path.read_text() for path in sorted((ROOT / "rules").glob("*.smk")))
+    blocks = re.split(r"^ *rule\b", text, flags=re.M)[1:]
+    found = {}
+    for block in blocks:
+        env, script = (re.search(rf"\.\./{kind}/(\w+)\.", block) for kind in ("envs", "scripts"))
+        assert bool(env) == bool(script), block[:80]
+        if script:
+            found[script[1]] = (env[1], script[1])
+    return found
+
+
+def third_party(path: Path, inside: bool) -> set[str]:
+    """Packages that a file imports, by the package index's names; `inside`: in functions too."""
+
+    def executed(node: ast.AST) -> bool:
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            return False
+        return inside or not isinstance(node, ast.FunctionDef)
+
+    found, todo = set(), [ast.parse(path.read_text())]
+    while todo:
+        node = todo.pop()
+        todo += filter(executed, ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    found -= set(sys.stdlib_module_names) | {"gnorm", "benchmarks", "snakemake"}
+    return {MODULES.get(name, name) for name in found}
+
+
+BY_NAME = {  # modules that scripts load by name
+    "make_dataset": "data/corpora/*.py",
+    "prune_heads": "scores/*.py",
+    "compare_criteria": "scores/*.py",
+    "draw_figure": "figures/*.py",
+    "make_table": "tables/*.py",
+}
+
+
+@pytest.mark.parametrize("script", sorted(rules()))
+def test_an_environment_holds_what_its_rules_import(script):
+    env, _ = rules()[script]
+    path = ROOT / "scripts" / f"{script}.py"
+    named = sorted((ROOT / "scripts/gnorm").glob(BY_NAME[script])) if script in BY_NAME else []
+    modules = {*imports.closure(path, *named), *named}  # what these import in functions, other scripts may need
+    wanted = third_party(path, inside=True).union(*(third_party(module, inside=False) for module in modules))
+    have = set(specs(ROOT / "envs" / f"{env}.yaml"))
+    if (ROOT / "envs" / f"{env}.post-deploy.sh").exists():
+        have.add("textpruner")
+    assert {CONDA.get(name, name) for name in wanted} <= have
+
+
+def test_every_rule_is_looked_at():
+    assert {"prune_heads", "make_dataset", "draw_figure", "write_report", "fetch_model"} <= set(rules())
