@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 CORES ?= $(shell nproc)
+# Nothing but a download asks the hub, and that lifts it (gnorm.data.sources.hub).
+export HF_HUB_OFFLINE = 1
 # One job at a time on each GPU that torch can use; without any, as many jobs as there are cores.
 GPUS ?= $(shell n=$$(PYTHONPATH=scripts $(BIN)/python -c 'from gnorm import hardware; print(hardware.usable_cards())'); \
   echo $$((n > 0 ? n : $(CORES))))
@@ -11,7 +13,7 @@ WORKERS ?= $(shell n=$(CORES); echo $$((n < 4 ? n : 4)))
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 MARKS ?= not slow
 
-.PHONY: help env demo minilm bench capacity check-gpu test test-quick test-faults test-gpu test-slurm lint format clean
+.PHONY: help env demo minilm bench capacity check-gpu test test-all test-quick test-faults test-gpu test-slurm lint format clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -28,18 +30,21 @@ env: .venv/.complete ## make the pinned environment in .venv
 
 demo: env ## run the suite mini and show what came out
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
-	@$(BIN)/python scripts/show_results.py results/mini figures/mini
+	@$(BIN)/python scripts/show_results.py mini
 
 minilm: env ## run the suite minilm: real weights and text from the package index; 40 minutes on 2 cores, resumable
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=minilm
-	@$(BIN)/python scripts/show_results.py results/minilm figures/minilm
+	@$(BIN)/python scripts/show_results.py minilm
 
 bench: env ## speed and memory beside the naive procedures; a quarter of an hour on 2 cores, alone on the machine
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
-test: env ## all tests but slow fault tests; minutes, most for the suites mini (unless `make demo` ran before) and paper
+test: env ## all tests but slow ones; minutes, most for the suites mini (unless `make demo` ran before) and paper
 	$(PYTEST) -m "$(MARKS)"
+
+test-all: env ## every test there is, also the slow ones that rarely find anything
+	$(PYTEST)
 
 test-faults: env ## inject every fault, also those that take long, and write docs/faults.md
 	$(PYTEST) tests -m fault --faults docs/faults.md
@@ -50,7 +55,7 @@ test-quick: env ## tests without the suites mini, minilm and paper
 test-gpu: env ## every job that loads a model, on pretended GPUs; needs g++; two minutes
 	PYTHONPATH=tests/gpu $(BIN)/python -m pytest -q -n $(WORKERS) --dist load -p on_cards tests/gpu
 
-test-slurm: env ## the suite mini (or MODELS of it) on a real Slurm of one node, made for the test and taken down; minutes
+test-slurm: env ## two small models on a real Slurm of one node, made for the test and taken down; minutes
 	tests/slurm/run
 
 capacity: env ## what a suite will cost, without running it: make capacity SUITE=paper [SPEED=20]

@@ -2,7 +2,7 @@
 
 from snakemake.utils import min_version
 
-min_version("9.0")
+min_version("9.27")
 
 
 configfile: "config.yaml"
@@ -31,29 +31,6 @@ include: "rules/report.smk"
 include: "rules/bench.smk"
 
 
-# On a cluster these stay on the submit host: downloads, because compute nodes may have no network, and what
-# takes seconds. Everything else is submitted; see profiles/slurm.
-localrules:
-    fetch_dataset,
-    fetch_model,
-    fetch_package,
-    merge_entropy,
-    merge_trials,
-    export_accuracy,
-    export_entropy,
-    export_random,
-    collect_results,
-    collect_published,
-    check_entropy,
-    count_parameters,
-    make_table,
-    make_workbook,
-    draw_figure,
-    summarize_bench,
-    write_verdict,
-    write_report,
-
-
 onstart:
     watch(workflow)
 
@@ -63,7 +40,7 @@ onerror:
 
 
 onsuccess:
-    resume.remove_finished(f"results/{SUITE}/state")
+    resume.remove_finished(SUITE.fill(layout.STATES))
 
 
 rule all:

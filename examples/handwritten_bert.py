@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import gelu
 
+# So that it runs from a clone too; with the package installed (`pip install .`) this line can go.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 from gnorm.errors import UserError

@@ -3,71 +3,59 @@
 
 rule exports:
     input:
-        [
-            f"results/{SUITE}/experiments_results/{interchange.accuracy_file(m, s)}"
-            for m in MODELS
-            for s in PUBLISHED.values()
-        ],
-        [random_workbooks(m) for m in MODELS if WORKBOOKS],
-        [published_entropy(m) for m in MODELS if ENTROPY],
-        expand("results/{suite}/solutions/{model}/checkpoint", suite=SUITE, model=MODELS),
-        expand(
-            "results/{suite}/solutions/{model}/{strategy}.mask.csv",
-            suite=SUITE,
-            model=MODELS,
-            strategy=OF_NEURONS,
-        ),
+        SUITE.published_curves(),
+        [SUITE.published_trials(m) for m in MODELS],
+        [SUITE.published_entropy(m) for m in MODELS if SUITE.ranks_by_entropy],
+        SUITE.of_each(layout.PRUNED),
+        [SUITE.of_each(layout.NEURON_MASK, strategy=name) for name in SUITE.of_neurons],
 
 
 rule tables:
     input:
-        expand(
-            "results/{suite}/tables/{table}.{kind}",
-            suite=SUITE,
-            table=TABLES,
-            kind=["csv", "md", "tex", "html"],
-        ),
-        expand("results/{suite}/{file}", suite=SUITE, file=["all.xlsx", "tidy.csv"]),
+        [
+            SUITE.fill(layout.TABLE, table=t, kind=kind)
+            for t in SUITE.tables
+            for kind in suite.TABLES
+        ],
+        [SUITE.fill(path) for path in (layout.WORKBOOK, layout.TIDY)],
 
 
 rule collect_results:
     input:
-        trajectories=[path for path, *_ in all_trajectories()],
-        random=[path for path, *_ in all_trial_tables()],
+        trajectories=[path for path, *_ in SUITE.trajectories()],
+        random=[path for path, *_ in SUITE.trial_tables()],
         code=code("collect_results"),
     output:
-        "results/{suite}/tidy.csv",
+        layout.TIDY,
     log:
-        "results/{suite}/logs/collect_results.log",
+        layout.log("collect_results"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=2000,
     params:
-        trajectories=all_trajectories(),
-        random=all_trial_tables(),
-        units=UNITS,
-        metrics=[name for task in TASKS.values() for name in SETTINGS["metrics"][task]],
+        trajectories=SUITE.trajectories(),
+        random=SUITE.trial_tables(),
+        units=SUITE.units,
+        metrics=[name for task in SUITE.tasks.values() for name in SETTINGS["metrics"][task]],
     script:
         "../scripts/collect_results.py"
 
 
 rule find_solution:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        trajectory=lambda wildcards: trajectory(
-            wildcards.model, SETTINGS["solutions"]["strategy"], 0
-        ),
-        code=code("find_solution"),
+        checkpoint=layout.CHECKPOINT,
+        trajectory=lambda w: SUITE.trajectory(w.model, SETTINGS["solutions"]["strategy"]),
+        controls=layout.CONTROLS,
+        code=code_for_model("find_solution"),
     output:
-        solution="results/{suite}/solutions/{model}/solution.json",
-        mask="results/{suite}/solutions/{model}/mask.csv",
-        parameters="results/{suite}/solutions/{model}/parameters.csv",
+        solution=layout.SOLUTION,
+        mask=layout.MASK,
+        parameters=layout.PARAMETERS,
     log:
-        "results/{suite}/logs/find_solution/{model}.log",
+        layout.log("find_solution", "{model}"),
     conda:
         "../envs/torch.yaml"
     threads: 1
@@ -75,27 +63,24 @@ rule find_solution:
         mem_mb=memory,
         runtime=time_limit("find_solution"),
     params:
-        dataset_folder=subpath(input.rows, parent=True),
-        tokens=JOBS["batch_tokens"],
-        memory_mb=MEMORY_MB,
         strategy=SETTINGS["solutions"]["strategy"],
         tolerance=SETTINGS["solutions"]["tolerance"],
         fixed=setting("solution"),
-        threads=1,
+        metrics=lambda w: SUITE.metrics(w.model),
     script:
         "../scripts/find_solution.py"
 
 
 rule mask_neurons:
     input:
-        checkpoint="results/{suite}/{model}/checkpoint",
-        trajectory=lambda wildcards: trajectory(wildcards.model, wildcards.strategy, 0),
-        controls="results/{suite}/{model}/controls.json",
-        code=code("mask_neurons"),
+        checkpoint=layout.CHECKPOINT,
+        trajectory=lambda w: SUITE.trajectory(w.model, w.strategy),
+        controls=layout.CONTROLS,
+        code=code_for_model("mask_neurons"),
     output:
-        "results/{suite}/solutions/{model}/{strategy}.mask.csv",
+        layout.NEURON_MASK,
     log:
-        "results/{suite}/logs/mask_neurons/{model}/{strategy}.log",
+        layout.log("mask_neurons", "{model}/{strategy}"),
     conda:
         "../envs/torch.yaml"
     threads: 1
@@ -111,41 +96,38 @@ rule mask_neurons:
 
 rule export_solution:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        heads="results/{suite}/{model}/heads.json",
-        solution="results/{suite}/solutions/{model}/solution.json",
-        code=code("export_solution"),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        heads=layout.HEADS,
+        solution=layout.SOLUTION,
+        code=code_for_model("export_solution"),
     output:
-        checkpoint=directory("results/{suite}/solutions/{model}/checkpoint"),
-        latency="results/{suite}/solutions/{model}/latency.json",
+        checkpoint=directory(layout.PRUNED),
+        latency=layout.LATENCY,
     log:
-        "results/{suite}/logs/export_solution/{model}.log",
+        layout.log("export_solution", "{model}"),
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
     resources:
         mem_mb=memory,
     params:
-        dataset_folder=subpath(input.rows, parent=True),
-        title=lambda wildcards: TITLES[wildcards.model],
-        tokens=JOBS["batch_tokens"],
-        memory_mb=MEMORY_MB,
-        threads=JOBS["threads"],
-        metrics=step_metrics,
+        bench=lambda w: SUITE.bench(w.model, budget=False),
+        title=lambda w: SUITE.titles[w.model],
     script:
         "../scripts/export_solution.py"
 
 
 rule export_accuracy:
     input:
-        trajectory=lambda wildcards: trajectory(wildcards.model, PUBLISHED[wildcards.published], 0),
+        trajectory=lambda w: SUITE.trajectory(w.model, SUITE.published_names[w.published]),
         code=code("export_accuracy"),
     output:
-        "results/{suite}/experiments_results/pruned_heads_accuracy({model})basedon{published}.csv",
+        layout.PUBLISHED_CURVE,
     log:
-        "results/{suite}/logs/export_accuracy/{model}_{published}.log",
+        layout.log("export_accuracy", "{model}_{published}"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
@@ -157,63 +139,66 @@ rule export_accuracy:
 
 rule export_random:
     input:
-        trials=lambda wildcards: f"results/{SUITE}/{wildcards.model}/{WORKBOOKS}/trials.csv",
+        trials=lambda w: SUITE.fill(layout.TRIALS, model=w.model, strategy=SUITE.published_random),
         code=code("export_random"),
     output:
-        "results/{suite}/experiments_results/{model}randompruned_heads_data_{size}_{group}.xlsx",
+        layout.PUBLISHED_TRIALS,
     log:
-        "results/{suite}/logs/export_random/{model}_{size}_{group}.log",
+        layout.log("export_random", "{model}_{trials}x{levels}_{group}"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
-        first=lambda wildcards: trial_range(wildcards)[0],
-        last=lambda wildcards: trial_range(wildcards)[1],
+        trials=lambda w: SUITE.trial_range(w.model, w.group),
     script:
         "../scripts/export_random.py"
 
 
 rule make_table:
     input:
-        needs=lambda wildcards: needs(f"tables.{wildcards.table}", wildcards.suite),
-        code=lambda wildcards: code("make_table", f"tables.{wildcards.table}"),
+        needs=lambda w: SUITE.needs_of(suite.makes(w.table), w.suite),
+        code=lambda w: code("make_table", suite.makes(w.table)),
     output:
         page=report(
-            "results/{suite}/tables/{table}.html",
+            layout.fill(layout.TABLE, kind="html"),
             caption="../report/described.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
-        csv="results/{suite}/tables/{table}.csv",
-        markdown="results/{suite}/tables/{table}.md",
-        latex="results/{suite}/tables/{table}.tex",
+        csv=layout.fill(layout.TABLE, kind="csv"),
+        markdown=layout.fill(layout.TABLE, kind="md"),
+        latex=layout.fill(layout.TABLE, kind="tex"),
     log:
-        "results/{suite}/logs/make_table/{table}.log",
+        layout.log("make_table", "{table}"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
-        models=titles,
-        strategies=lambda wildcards: strategies_for(f"tables.{wildcards.table}", wildcards.suite),
-        settings={**SETTINGS["solutions"], "tasks": TASKS, "metrics": SETTINGS["metrics"]},
-        caption=lambda wildcards: caption(f"tables.{wildcards.table}"),
+        folder=layout.RESULTS,
+        models=lambda w: SUITE.titles_of(w.suite),
+        strategies=lambda w: SUITE.strategies_of(suite.makes(w.table), w.suite),
+        settings=SHOWN,
+        caption=lambda w: caption(suite.makes(w.table)),
     script:
         "../scripts/make_table.py"
 
 
 rule make_workbook:
     input:
-        tables=expand("results/{suite}/tables/{table}.csv", suite=SUITE, table=TABLES),
-        tidy="results/{suite}/tidy.csv",
+        tables=[SUITE.fill(layout.TABLE, table=table, kind="csv") for table in SUITE.tables],
+        tidy=layout.TIDY,
         code=code("make_workbook"),
     output:
-        "results/{suite}/all.xlsx",
+        layout.WORKBOOK,
     log:
-        "results/{suite}/logs/make_workbook.log",
+        layout.log("make_workbook"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1

@@ -3,16 +3,16 @@
 
 rule bench:
     input:
-        "results/bench/bench.md",
+        layout.fill(layout.BENCH_TABLE, kind="md"),
 
 
 rule measure_shape:
     input:
         code=code("measure_shape"),
     output:
-        "results/bench/shapes/{shape}.csv",
+        layout.BENCH_SHAPE,
     log:
-        "results/bench/logs/measure_shape/{shape}.log",
+        layout.log("measure_shape", "{shape}", suite=layout.BENCH),
     conda:
         "../envs/torch.yaml"
     threads: lambda wildcards: workflow.cores
@@ -30,9 +30,9 @@ rule measure_growth:
     input:
         code=code("measure_growth"),
     output:
-        "results/bench/growth.csv",
+        layout.fill(layout.BENCH_PART, part="growth"),
     log:
-        "results/bench/logs/measure_growth.log",
+        layout.log("measure_growth", suite=layout.BENCH),
     conda:
         "../envs/torch.yaml"
     threads: lambda wildcards: workflow.cores
@@ -47,16 +47,17 @@ rule measure_growth:
 
 rule measure_suite:
     input:
-        expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=CLASSIFIERS),
-        expand("results/{suite}/{model}/dataset/rows.parquet", suite=SUITE, model=CLASSIFIERS),
-        expand("results/{suite}/{model}/dataset/splits.json", suite=SUITE, model=CLASSIFIERS),
+        [
+            SUITE.of_each(path, SUITE.classifiers)
+            for path in (layout.CHECKPOINT, layout.ROWS, layout.SPLITS)
+        ],
         code=code("measure_suite"),
     output:
-        trajectory="results/bench/trajectory.csv",
-        reuse="results/bench/reuse.csv",
-        exactness="results/bench/exactness.csv",
+        trajectory=layout.fill(layout.BENCH_PART, part="trajectory"),
+        reuse=layout.fill(layout.BENCH_PART, part="reuse"),
+        exactness=layout.fill(layout.BENCH_PART, part="exactness"),
     log:
-        "results/bench/logs/measure_suite.log",
+        layout.log("measure_suite", suite=layout.BENCH),
     conda:
         "../envs/torch.yaml"
     threads: lambda wildcards: workflow.cores
@@ -65,11 +66,11 @@ rule measure_suite:
         mem_mb=8000,
     params:
         models=[
-            (m, f"results/{SUITE}/{m}/checkpoint", f"results/{SUITE}/{m}/dataset")
-            for m in CLASSIFIERS
+            (m, SUITE.fill(layout.CHECKPOINT, model=m), SUITE.fill(layout.DATASET, model=m))
+            for m in SUITE.classifiers
         ],
         tokens=JOBS["batch_tokens"],
-        memory_mb=MEMORY_MB,
+        memory_mb=SUITE.memory_mb,
         threads=JOBS["threads"],
         repeats=BENCH["repeats"],
     script:
@@ -78,19 +79,20 @@ rule measure_suite:
 
 rule summarize_bench:
     input:
-        shapes=expand("results/bench/shapes/{shape}.csv", shape=BENCH["shapes"]),
-        growth="results/bench/growth.csv",
-        trajectory="results/bench/trajectory.csv",
-        reuse="results/bench/reuse.csv",
-        exactness="results/bench/exactness.csv",
+        shapes=expand(layout.BENCH_SHAPE, shape=BENCH["shapes"]),
+        growth=layout.fill(layout.BENCH_PART, part="growth"),
+        trajectory=layout.fill(layout.BENCH_PART, part="trajectory"),
+        reuse=layout.fill(layout.BENCH_PART, part="reuse"),
+        exactness=layout.fill(layout.BENCH_PART, part="exactness"),
         code=code("summarize_bench"),
     output:
-        csv="results/bench/bench.csv",
-        markdown="results/bench/bench.md",
-        png="figures/bench/Benchmark.png",
-        pdf="figures/bench/Benchmark.pdf",
+        csv=layout.fill(layout.BENCH_TABLE, kind="csv"),
+        markdown=layout.fill(layout.BENCH_TABLE, kind="md"),
+        png=layout.fill(layout.BENCH_FIGURE, kind="png"),
+        pdf=layout.fill(layout.BENCH_FIGURE, kind="pdf"),
     log:
-        "results/bench/logs/summarize_bench.log",
+        layout.log("summarize_bench", suite=layout.BENCH),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
@@ -98,5 +100,6 @@ rule summarize_bench:
         mem_mb=1000,
     params:
         settings=BENCH | {"dpi": SETTINGS["figures"]["dpi"]},
+        suite=settings.models_of(ROOT, "paper"),
     script:
         "../scripts/summarize_bench.py"

@@ -3,19 +3,19 @@
 
 rule compare_criteria:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        shards=shards_if_compared,
-        code=compared_code(),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        shards=lambda w: SUITE.shards_compared(w.model),
+        code=compared_code,
     output:
-        scores="results/{suite}/{model}/criteria/scores.csv",
-        curves="results/{suite}/{model}/criteria/curves.csv",
-        costs="results/{suite}/{model}/criteria/costs.csv",
+        scores=layout.CRITERIA_SCORES,
+        curves=layout.CRITERIA_CURVES,
+        costs=layout.CRITERIA_COSTS,
     log:
-        "results/{suite}/logs/compare_criteria/{model}.log",
+        layout.log("compare_criteria", "{model}"),
     benchmark:
-        "results/{suite}/benchmarks/compare_criteria/{model}.tsv"
+        layout.benchmark("compare_criteria", "{model}")
     priority: 1  # the longest job that needs nothing but a checkpoint and its entropies
     conda:
         "../envs/torch.yaml"
@@ -26,15 +26,11 @@ rule compare_criteria:
         runtime=time_limit("compare_criteria"),
         reuse_mb=JOBS["reuse_mb"],
     params:
-        dataset_folder=subpath(input.rows, parent=True),
+        bench=lambda w: SUITE.bench(w.model),
         criteria=setting("compare"),
         levels=setting("random", "levels"),
-        runs=len(RUNS),
+        runs=SETTINGS["runs"],
         seed=SETTINGS["seed"],
-        tokens=JOBS["batch_tokens"],
-        memory_mb=MEMORY_MB,
-        budget="results/{suite}/state/{model}.tokens.json",
-        threads=JOBS["threads"],
-        state="results/{suite}/state/{model}.criteria.pt",
+        state=layout.fill(layout.STATE, job="{model}.criteria"),
     script:
         "../scripts/compare_criteria.py"

@@ -3,21 +3,22 @@
 
 rule datasets:
     input:
-        expand("results/{suite}/{model}/dataset/summary.md", suite=SUITE, model=MODELS),
+        SUITE.of_each(layout.SUMMARY),
 
 
 rule checkpoints:
     input:
-        expand("results/{suite}/{model}/checkpoint", suite=SUITE, model=MODELS),
+        SUITE.of_each(layout.CHECKPOINT),
 
 
 rule fetch_package:
     input:
         code=code("fetch_package"),
     output:
-        "results/{suite}/packages/{archive}",
+        layout.ARCHIVE,
     log:
-        "results/{suite}/logs/fetch_package/{archive}.log",
+        layout.log("fetch_package", "{archive}"),
+    localrule: True
     conda:
         "../envs/data.yaml"
     threads: 1
@@ -33,20 +34,21 @@ rule fetch_package:
 rule fetch_dataset:
     input:
         archive=archive("dataset"),
-        code=code("fetch_dataset"),
+        code=fetch_code("fetch_dataset", "dataset"),
     output:
-        FETCHED["dataset"][0],
+        layout.DOWNLOADED_DATASET,
     log:
-        "results/{suite}/logs/fetch_dataset/{model}.log",
+        layout.log("fetch_dataset", "{model}"),
     retries: FETCH_RETRIES
+    localrule: True
     conda:
         "../envs/data.yaml"
     threads: 1
     resources:
         mem_mb=4000,
     params:
-        entry=whence("dataset"),
-        mirror=SETTINGS["hub_mirror"],
+        entry=origin("dataset", "location"),
+        mirror=mirror("dataset"),
     script:
         "../scripts/fetch_dataset.py"
 
@@ -54,41 +56,43 @@ rule fetch_dataset:
 rule fetch_model:
     input:
         archive=archive("checkpoint"),
-        code=code("fetch_model"),
+        code=fetch_code("fetch_model", "checkpoint"),
     output:
-        directory(FETCHED["checkpoint"][0]),
+        directory(layout.DOWNLOADED_MODEL),
     log:
-        "results/{suite}/logs/fetch_model/{model}.log",
+        layout.log("fetch_model", "{model}"),
     retries: FETCH_RETRIES
+    localrule: True
     conda:
         "../envs/data.yaml"
     threads: 1
     resources:
         mem_mb=4000,
     params:
-        entry=whence("checkpoint"),
-        mirror=SETTINGS["hub_mirror"],
+        entry=origin("checkpoint", "location"),
+        mirror=mirror("checkpoint"),
     script:
         "../scripts/fetch_model.py"
 
 
 rule make_dataset:
     input:
-        outside("dataset", "checkpoint"),
+        origin("dataset", "inputs"),
+        origin("checkpoint", "inputs"),
         code=dataset_code,
     output:
-        rows=ensure("results/{suite}/{model}/dataset/rows.parquet", non_empty=True),
-        splits="results/{suite}/{model}/dataset/splits.json",
-        summary="results/{suite}/{model}/dataset/summary.md",
+        rows=ensure(layout.ROWS, non_empty=True),
+        splits=layout.SPLITS,
+        summary=layout.SUMMARY,
         page=report(
-            "results/{suite}/{model}/dataset/summary.html",
+            layout.SUMMARY_PAGE,
             caption="../report/dataset.rst",
             category="Data",
             labels={"model": "{model}"},
         ),
-        tokenizer=directory("results/{suite}/{model}/dataset/tokenizer"),
+        tokenizer=directory(layout.TOKENIZER),
     log:
-        "results/{suite}/logs/make_dataset/{model}.log",
+        layout.log("make_dataset", "{model}"),
     priority: 2  # all models first: one that is trained last would leave the other cores idle
     conda:
         "../envs/data.yaml"
@@ -96,8 +100,8 @@ rule make_dataset:
     resources:
         mem_mb=4000,
     params:
-        dataset=at_hand("dataset"),
-        checkpoint=tokenizer_settings,
+        dataset=origin("dataset", "at_hand"),
+        checkpoint=origin("checkpoint", "of_tokenizer"),
         counts=setting("rows"),
         seed=SETTINGS["seed"],
     script:
@@ -106,18 +110,18 @@ rule make_dataset:
 
 rule make_checkpoint:
     input:
-        outside("checkpoint"),
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        tokenizer="results/{suite}/{model}/dataset/tokenizer",
+        origin("checkpoint", "inputs"),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        tokenizer=layout.TOKENIZER,
         code=checkpoint_code,
     output:
-        checkpoint=directory("results/{suite}/{model}/checkpoint"),
-        heads="results/{suite}/{model}/heads.json",
+        checkpoint=directory(layout.CHECKPOINT),
+        heads=layout.HEADS,
     log:
-        "results/{suite}/logs/make_checkpoint/{model}.log",
+        layout.log("make_checkpoint", "{model}"),
     benchmark:
-        "results/{suite}/benchmarks/make_checkpoint/{model}.tsv"
+        layout.benchmark("make_checkpoint", "{model}")
     priority: 2  # likewise
     conda:
         "../envs/torch.yaml"
@@ -127,13 +131,13 @@ rule make_checkpoint:
         mem_mb=memory,
         runtime=time_limit("make_checkpoint"),
         # Not a parameter: no checkpoint depends on it, and another criterion must not train a model again.
-        attention=ATTENTION,
+        attention=SUITE.reads_attention,
     params:
         dataset_folder=subpath(input.rows, parent=True),
-        checkpoint=at_hand("checkpoint"),
+        checkpoint=origin("checkpoint", "at_hand"),
         seed=SETTINGS["seed"],
         threads=JOBS["threads"],
-        state="results/{suite}/state/{model}.checkpoint.pt",
+        state=layout.fill(layout.STATE, job="{model}.checkpoint"),
         task=setting("task"),
     script:
         "../scripts/make_checkpoint.py"
@@ -141,13 +145,13 @@ rule make_checkpoint:
 
 rule measure_baselines:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
         code=code("measure_baselines"),
     output:
-        "results/{suite}/{model}/baselines.json",
+        layout.BASELINES,
     log:
-        "results/{suite}/logs/measure_baselines/{model}.log",
+        layout.log("measure_baselines", "{model}"),
     conda:
         "../envs/baselines.yaml"
     threads: 1

@@ -3,22 +3,22 @@
 
 rule entropy:
     input:
-        expand("results/{suite}/{model}/entropy/entropy.pt", suite=SUITE, model=MODELS),
+        SUITE.of_each(layout.ENTROPY),
 
 
 rule entropy_shard:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        code=code("entropy_shard"),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        code=code_for_model("entropy_shard"),
     output:
-        shard="results/{suite}/{model}/entropy/shards/{first}-{last}.pt",
-        mean="results/{suite}/AE_calculation_results/{model}{first}_{last}AE.pt",
+        shard=layout.ENTROPY_SHARD,
+        mean=layout.PUBLISHED_SHARD,
     log:
-        "results/{suite}/logs/entropy_shard/{model}/{first}-{last}.log",
+        layout.log("entropy_shard", "{model}/{first}-{last}"),
     benchmark:
-        "results/{suite}/benchmarks/entropy_shard/{model}/{first}-{last}.tsv"
+        layout.benchmark("entropy_shard", "{model}/{first}-{last}")
     priority: 1  # the comparison of criteria waits for it
     conda:
         "../envs/torch.yaml"
@@ -29,27 +29,24 @@ rule entropy_shard:
         runtime=time_limit("entropy_shard"),
         reuse_mb=JOBS["reuse_mb"],
     params:
-        dataset_folder=subpath(input.rows, parent=True),
+        bench=lambda w: SUITE.bench(w.model),
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],
         variant=SETTINGS["scores"]["entropy"]["variant"],
-        tokens=JOBS["batch_tokens"],
-        memory_mb=MEMORY_MB,
-        budget="results/{suite}/state/{model}.tokens.json",
-        threads=JOBS["threads"],
     script:
         "../scripts/entropy_shard.py"
 
 
 rule merge_entropy:
     input:
-        shards=shards,
-        checkpoint="results/{suite}/{model}/checkpoint",
-        code=code("merge_entropy"),
+        shards=lambda w: SUITE.shards(w.model),
+        checkpoint=layout.CHECKPOINT,
+        code=code_for_model("merge_entropy"),
     output:
-        entropy="results/{suite}/{model}/entropy/entropy.pt",
-        diagnostics="results/{suite}/{model}/entropy/diagnostics.json",
+        entropy=layout.ENTROPY,
+        diagnostics=layout.DIAGNOSTICS,
     log:
-        "results/{suite}/logs/merge_entropy/{model}.log",
+        layout.log("merge_entropy", "{model}"),
+    localrule: True
     conda:
         "../envs/torch.yaml"
     threads: 1
@@ -64,12 +61,13 @@ rule merge_entropy:
 
 rule export_entropy:
     input:
-        entropy="results/{suite}/{model}/entropy/entropy.pt",
+        entropy=layout.ENTROPY,
         code=code("export_entropy"),
     output:
-        "results/{suite}/AE_calculation_results/{model}_{total}AE.pt",
+        layout.PUBLISHED_ENTROPY,
     log:
-        "results/{suite}/logs/export_entropy/{model}_{total}.log",
+        layout.log("export_entropy", "{model}_{total}"),
+    localrule: True
     conda:
         "../envs/torch.yaml"
     threads: 1

@@ -3,40 +3,39 @@
 
 rule figures:
     input:
-        expand("figures/{suite}/{figure}.{kind}", suite=SUITE, figure=FIGURES, kind=["png", "pdf"]),
+        [
+            SUITE.fill(layout.FIGURE, figure=f, kind=kind)
+            for f in SUITE.figures
+            for kind in suite.PAGES
+        ],
 
 
 rule draw_figure:
     input:
-        needs=lambda wildcards: needs(f"figures.{wildcards.figure.lower()}", wildcards.suite),
-        code=lambda wildcards: code("draw_figure", f"figures.{wildcards.figure.lower()}"),
+        needs=lambda w: SUITE.needs_of(suite.draws(w.figure), w.suite),
+        code=lambda w: code("draw_figure", suite.draws(w.figure)),
     output:
         png=report(
-            "figures/{suite}/{figure}.png",
+            layout.fill(layout.FIGURE, kind="png"),
             caption="../report/described.rst",
             category="Figures",
             labels={"figure": "{figure}"},
         ),
-        pdf="figures/{suite}/{figure}.pdf",
+        pdf=layout.fill(layout.FIGURE, kind="pdf"),
     log:
-        "results/{suite}/logs/draw_figure/{figure}.log",
+        layout.log("draw_figure", "{figure}"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
-        models=titles,
-        strategies=lambda wildcards: strategies_for(
-            f"figures.{wildcards.figure.lower()}", wildcards.suite
-        ),
-        settings={
-            **SETTINGS["solutions"],
-            "columns": SETTINGS["figures"]["columns"],
-            "tasks": TASKS,
-            "metrics": SETTINGS["metrics"],
-        },
+        folder=layout.RESULTS,
+        models=lambda w: SUITE.titles_of(w.suite),
+        strategies=lambda w: SUITE.strategies_of(suite.draws(w.figure), w.suite),
+        settings=SHOWN | {"columns": SETTINGS["figures"]["columns"]},
         dpi=SETTINGS["figures"]["dpi"],
-        caption=lambda wildcards: caption(f"figures.{wildcards.figure.lower()}"),
+        caption=lambda w: caption(suite.draws(w.figure)),
     script:
         "../scripts/draw_figure.py"

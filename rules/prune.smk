@@ -1,71 +1,59 @@
-"""Pruning: one trajectory a model, strategy and run, and random trials."""
+"""Pruning: trajectories by model, strategy and runs, and random trials."""
 
 
 rule trajectories:
     input:
-        [path for path, *_ in all_trajectories() + all_trial_tables()],
+        [path for path, *_ in SUITE.trajectories() + SUITE.trial_tables()],
 
 
-# Runs that share a job are literal in its outputs, so there is a rule for each such part.
-for first, last in chunks(len(RUNS), JOBS["runs_per_job"]):
-
-    rule:
-        name:
-            "prune_heads" if first == 0 else f"prune_heads_{first}"
-        input:
-            rows="results/{suite}/{model}/dataset/rows.parquet",
-            splits="results/{suite}/{model}/dataset/splits.json",
-            checkpoint="results/{suite}/{model}/checkpoint",
-            shards=shards_if_ranked_by,
-            code=score_code,
-        output:
-            trajectories=expand(
-                "results/{{suite}}/{{model}}/trajectories/{{strategy}}/run{run}.csv",
-                run=range(first, last + 1),
-            ),
-            scores=expand(
-                "results/{{suite}}/{{model}}/trajectories/{{strategy}}/run{run}.scores.pt",
-                run=range(first, last + 1),
-            ),
-        log:
-            f"results/{{suite}}/logs/prune_heads/{{model}}/{{strategy}}/runs{first}-{last}.log",
-        benchmark:
-            f"results/{{suite}}/benchmarks/prune_heads/{{model}}/{{strategy}}/runs{first}-{last}.tsv"
-        conda:
-            "../envs/torch.yaml"
-        threads: JOBS["threads"]
-        resources:
-            gpu=1,
-            mem_mb=memory,
-            runtime=time_limit("prune_heads", runs=last - first + 1),
-            reuse_mb=JOBS["reuse_mb"],
-        params:
-            dataset_folder=subpath(input.rows, parent=True),
-            strategy=lambda wildcards: MODELS[wildcards.model]["strategies"][wildcards.strategy],
-            seed=SETTINGS["seed"],
-            stop=SETTINGS["stop"],
-            tokens=JOBS["batch_tokens"],
-            memory_mb=MEMORY_MB,
-            budget="results/{suite}/state/{model}.tokens.json",
-            threads=JOBS["threads"],
-            state="results/{suite}/state/{model}.{strategy}",
-            metrics=step_metrics,
-        script:
-            "../scripts/prune_heads.py"
+rule prune_heads:
+    input:
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        shards=lambda w: SUITE.shards_of(w.model, w.strategy),
+        code=score_code,
+    output:
+        trajectories=layout.TRAJECTORY,
+        scores=layout.SCORES,
+        signature=layout.SIGNATURE,
+    log:
+        layout.log("prune_heads", "{model}/{strategy}/{first}-{last}"),
+    benchmark:
+        layout.benchmark("prune_heads", "{model}/{strategy}/{first}-{last}")
+    # Tables and figures of run 0 can be made before the other runs are over.
+    priority: lambda w: SUITE.goes_first(int(w.first))
+    conda:
+        "../envs/torch.yaml"
+    threads: JOBS["threads"]
+    resources:
+        gpu=1,
+        mem_mb=memory,
+        runtime=time_limit("prune_heads"),
+        reuse_mb=JOBS["reuse_mb"],
+    params:
+        bench=lambda w: SUITE.bench(w.model, metrics=True),
+        strategy=lambda w: MODELS[w.model]["strategies"][w.strategy],
+        seed=SETTINGS["seed"],
+        stop=SETTINGS["stop"],
+        state=layout.fill(layout.STATE, job="{model}.{strategy}"),
+    script:
+        "../scripts/prune_heads.py"
 
 
 rule random_pruning:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        code=code("random_pruning"),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        code=code_for_model("random_pruning"),
     output:
-        "results/{suite}/{model}/{strategy}/shards/{first}-{last}.csv",
+        trials=layout.TRIALS_PART,
+        signature=layout.TRIALS_SIGNATURE,
     log:
-        "results/{suite}/logs/random_pruning/{model}/{strategy}/{first}-{last}.log",
+        layout.log("random_pruning", "{model}/{strategy}/{first}-{last}"),
     benchmark:
-        "results/{suite}/benchmarks/random_pruning/{model}/{strategy}/{first}-{last}.tsv"
+        layout.benchmark("random_pruning", "{model}/{strategy}/{first}-{last}")
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
@@ -75,49 +63,45 @@ rule random_pruning:
         runtime=time_limit("random_pruning"),
         reuse_mb=JOBS["reuse_mb"],
     params:
-        dataset_folder=subpath(input.rows, parent=True),
-        unit=unit_of,
+        bench=lambda w: SUITE.bench(w.model, metrics=True),
+        unit=lambda w: SUITE.unit(w.strategy),
         levels=setting("random", "levels"),
         seed=SETTINGS["seed"],
-        tokens=JOBS["batch_tokens"],
-        memory_mb=MEMORY_MB,
-        budget="results/{suite}/state/{model}.tokens.json",
-        threads=JOBS["threads"],
-        state="results/{suite}/state/{model}.{strategy}.{first}-{last}.pt",
-        metrics=step_metrics,
+        state=layout.fill(layout.STATE, job="{model}.{strategy}"),
     script:
         "../scripts/random_pruning.py"
 
 
 rule merge_trials:
     input:
-        shards=trial_shards,
+        shards=lambda w: SUITE.trial_parts(w.model, w.strategy),
         code=code("merge_trials"),
     output:
-        "results/{suite}/{model}/{strategy}/trials.csv",
+        layout.TRIALS,
     log:
-        "results/{suite}/logs/merge_trials/{model}/{strategy}.log",
+        layout.log("merge_trials", "{model}/{strategy}"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
-        trials=lambda wildcards: all_trials(wildcards.model, wildcards.strategy),
+        trials=lambda w: SUITE.all_trials(w.model, w.strategy),
     script:
         "../scripts/merge_trials.py"
 
 
 rule gradient_change:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        code=code("gradient_change"),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        code=code_for_model("gradient_change"),
     output:
-        "results/{suite}/{model}/gradient_change.npz",
+        layout.GRADIENT_CHANGE,
     log:
-        "results/{suite}/logs/gradient_change/{model}.log",
+        layout.log("gradient_change", "{model}"),
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
@@ -134,14 +118,14 @@ rule gradient_change:
 
 rule measure_controls:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        code=code("measure_controls"),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        code=code_for_model("measure_controls"),
     output:
-        "results/{suite}/{model}/controls.json",
+        layout.CONTROLS,
     log:
-        "results/{suite}/logs/measure_controls/{model}.log",
+        layout.log("measure_controls", "{model}"),
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
@@ -151,11 +135,6 @@ rule measure_controls:
         runtime=time_limit("measure_controls"),
         reuse_mb=JOBS["reuse_mb"],
     params:
-        dataset_folder=subpath(input.rows, parent=True),
-        tokens=JOBS["batch_tokens"],
-        memory_mb=MEMORY_MB,
-        budget="results/{suite}/state/{model}.tokens.json",
-        threads=JOBS["threads"],
-        metrics=step_metrics,
+        bench=lambda w: SUITE.bench(w.model, metrics=True),
     script:
         "../scripts/measure_controls.py"

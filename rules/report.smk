@@ -3,7 +3,7 @@
 
 rule report:
     input:
-        expand("results/{suite}/report.html", suite=SUITE),
+        SUITE.fill(layout.REPORT),
 
 
 rule write_report:
@@ -15,10 +15,11 @@ rule write_report:
         captions=[os.path.relpath(path) for path in sorted(ROOT.glob("report/*.rst"))],
         code=code("write_report"),
     output:
-        report="results/{suite}/report.html",
-        config="results/{suite}/config.yaml",
+        report=layout.REPORT,
+        config=layout.CONFIGURATION,
     log:
-        "results/{suite}/logs/write_report.log",
+        layout.log("write_report"),
+    localrule: True
     conda:
         "../envs/report.yaml"
     threads: 1

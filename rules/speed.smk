@@ -6,17 +6,17 @@ Beside other jobs times are noisy: `--cores` of one job's threads gives quiet on
 
 rule measure_speed:
     input:
-        rows="results/{suite}/{model}/dataset/rows.parquet",
-        splits="results/{suite}/{model}/dataset/splits.json",
-        checkpoint="results/{suite}/{model}/checkpoint",
-        trajectories=lambda wildcards: [trajectory(wildcards.model, s, 0) for s in OF_HEADS],
-        code=code("measure_speed"),
+        rows=layout.ROWS,
+        splits=layout.SPLITS,
+        checkpoint=layout.CHECKPOINT,
+        trajectories=lambda w: [SUITE.trajectory(w.model, name) for name in SUITE.of_heads],
+        code=code_for_model("measure_speed"),
     output:
-        "results/{suite}/{model}/speed.csv",
+        layout.SPEED,
     log:
-        "results/{suite}/logs/measure_speed/{model}.log",
+        layout.log("measure_speed", "{model}"),
     benchmark:
-        "results/{suite}/benchmarks/measure_speed/{model}.tsv"
+        layout.benchmark("measure_speed", "{model}")
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
@@ -26,12 +26,10 @@ rule measure_speed:
         runtime=time_limit("measure_speed"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
-        strategies=OF_HEADS,
+        strategies=SUITE.of_heads,
         levels=setting("random", "levels"),
-        metrics=level_metrics,
-        generation=lambda wildcards: (
-            SETTINGS["generation"] if TASKS[wildcards.model] == "language_model" else None
-        ),
+        metrics=lambda w: SUITE.metrics_of_speed(w.model),
+        generation=lambda w: SUITE.generation(w.model),
         threads=JOBS["threads"],
     script:
         "../scripts/measure_speed.py"

@@ -3,51 +3,52 @@
 
 rule published:
     input:
-        published_targets,
+        from_published,
 
 
 rule verdict:
     input:
-        expand("results/{suite}/verdict.md", suite=SUITE),
+        SUITE.fill(layout.VERDICT, kind="md"),
 
 
 rule collect_published:
     input:
-        [path for path, *_ in published_curves()],
-        [paths for paths, _ in published_trials()],
+        SUITE.published.files_of_accuracies(),
         code=code("collect_published"),
     output:
-        "results/published/tidy.csv",
+        layout.fill(layout.TIDY, suite=layout.PUBLISHED),
     log:
-        "results/published/logs/collect_published.log",
+        layout.log("collect_published", suite=layout.PUBLISHED),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
-        curves=published_curves(),
-        random=published_trials(),
+        curves=SUITE.published.all_curves(),
+        random=SUITE.published.all_trials(),
     script:
         "../scripts/collect_published.py"
 
 
 rule check_entropy:
     input:
-        published_entropy_files(),
+        SUITE.published.files_of_entropies(),
         code=code("check_entropy"),
     output:
-        check="results/published/entropy.csv",
-        ranks="results/published/entropy_ranks.csv",
+        check=layout.PUBLISHED_CHECK,
+        ranks=layout.PUBLISHED_RANKS,
     log:
-        "results/published/logs/check_entropy.log",
+        layout.log("check_entropy", suite=layout.PUBLISHED),
+    localrule: True
     conda:
         "../envs/torch.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
-        models=published_entropies(),
+        models=SUITE.published.all_entropies(),
     script:
         "../scripts/check_entropy.py"
 
@@ -56,9 +57,10 @@ rule count_parameters:
     input:
         code=code("count_parameters"),
     output:
-        "results/{suite}/paper_parameters.csv",
+        layout.PAPER_PARAMETERS,
     log:
-        "results/{suite}/logs/count_parameters.log",
+        layout.log("count_parameters"),
+    localrule: True
     conda:
         "../envs/torch.yaml"
     threads: 1
@@ -70,28 +72,31 @@ rule count_parameters:
 
 rule write_verdict:
     input:
-        found=verdict_inputs,
-        parameters="results/{suite}/paper_parameters.csv",
+        evidence=lambda w: SUITE.evidence(w.suite),
+        parameters=layout.PAPER_PARAMETERS,
         code=code("write_verdict"),
     output:
-        csv="results/{suite}/verdict.csv",
-        markdown="results/{suite}/verdict.md",
+        csv=layout.fill(layout.VERDICT, kind="csv"),
+        markdown=layout.fill(layout.VERDICT, kind="md"),
         page=report(
-            "results/{suite}/verdict.html",
+            layout.fill(layout.VERDICT, kind="html"),
             caption="../report/verdict.rst",
             category="Verdict",
             labels={"table": "verdict"},
         ),
     log:
-        "results/{suite}/logs/write_verdict.log",
+        layout.log("write_verdict"),
+    localrule: True
     conda:
         "../envs/plots.yaml"
     threads: 1
     resources:
         mem_mb=1000,
     params:
-        models=verdict_models,
-        run=lambda wildcards: "" if wildcards.suite == "published" else f"results/{SUITE}",
-        published="results/published" if CLONE else "",
+        models=lambda w: SUITE.verdict_models(w.suite),
+        run=lambda w: (
+            None if w.suite == layout.PUBLISHED else layout.fill(layout.RESULTS, suite=w.suite)
+        ),
+        published=SUITE.published_evidence(),
     script:
         "../scripts/write_verdict.py"

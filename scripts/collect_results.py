@@ -5,24 +5,23 @@ import pandas as pd
 from gnorm.engine.metrics import at_steps
 from gnorm.files import atomic
 from gnorm.logs import log, start
-from gnorm.statistics.results import COLUMNS, STEPS, TRIALS, read_table
+from gnorm.statistics.columns import COLUMNS, STEPS, TRIALS, read_table
 
 
-def trajectory(path, model, strategy, run):
-    table = read_table(path, STEPS)
-    table["heads_pruned"] = table["heads_left"].iloc[0] - table["heads_left"]
-    table["fraction_pruned"] = table["heads_pruned"] / table["heads_left"].iloc[0]
-    return table.assign(model=model, strategy=strategy, run=run)
+def labelled(path, numbers, **labels):
+    """A table of trajectories or trials, with what its path says of it."""
+    table = read_table(path, numbers)
+    table["fraction_pruned"] = table["heads_pruned"] / (table["heads_pruned"] + table["heads_left"])
+    return table.assign(**labels)
 
 
-def trials(path, model, strategy):
-    table = read_table(path, TRIALS)
-    table["fraction_pruned"] = table["heads_pruned"] / table["heads_pruned"].max()
-    return table.assign(model=model, strategy=strategy)
-
-
-def main(trajectories, random, units, output, metrics=()):
-    parts = [trajectory(*entry) for entry in trajectories] + [trials(*entry) for entry in random]
+def main(*, trajectories, random, units, output, metrics=()):
+    """`trajectories` and `random` have (file, model, strategy) of each."""
+    parts = [
+        labelled(path, numbers, model=model, strategy=strategy)
+        for paths, numbers in ((trajectories, STEPS), (random, TRIALS))
+        for path, model, strategy in paths
+    ]
     table = pd.concat(parts, ignore_index=True)
     table = table.assign(unit=table["strategy"].map(units)).reindex(columns=[*COLUMNS, *at_steps(metrics)])
     table = table.astype(dict.fromkeys(("run", "trial", "step", "layer", "head"), "Int64"))
@@ -32,11 +31,12 @@ def main(trajectories, random, units, output, metrics=()):
 
 
 if __name__ == "__main__":
+    params = snakemake.params
     start(snakemake.log[0], "tidy table")
     main(
-        snakemake.params.trajectories,
-        snakemake.params.random,
-        snakemake.params.units,
-        snakemake.output[0],
-        snakemake.params.metrics,
+        trajectories=params.trajectories,
+        random=params.random,
+        units=params.units,
+        output=snakemake.output[0],
+        metrics=params.metrics,
     )

@@ -6,22 +6,24 @@ from gnorm.logs import start
 from gnorm.statistics.results import Results
 
 
-def main(name, root, models, strategies, settings, dpi, files, png, pdf):
-    module = figures.load(name)
-    results = Results(root, models, strategies, module.NEEDS, getattr(module, "UNIT", "heads"), files)
-    style.save(module.draw(results, settings), png, pdf, dpi)
+def main(*, figure, results, settings, dpi, png, pdf):
+    """Draw from `results`, the keywords of `Results.of_module`."""
+    module = figures.load(figure)
+    style.save(module.draw(Results.of_module(module, **results), settings), png, pdf, dpi)
 
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"figure {snakemake.wildcards.figure}")
     main(
-        snakemake.wildcards.figure,
-        f"results/{snakemake.wildcards.suite}",
-        snakemake.params.models,
-        snakemake.params.strategies,
-        snakemake.params.settings,
-        snakemake.params.dpi,
-        snakemake.input.needs,
-        snakemake.output.png,
-        snakemake.output.pdf,
+        figure=snakemake.wildcards.figure,
+        results={
+            "root": snakemake.params.folder,
+            "models": snakemake.params.models,
+            "strategies": snakemake.params.strategies,
+            "files": snakemake.input.needs,
+        },
+        settings=snakemake.params.settings,
+        dpi=snakemake.params.dpi,
+        png=snakemake.output.png,
+        pdf=snakemake.output.pdf,
     )

@@ -8,12 +8,11 @@ from gnorm.logs import start
 
 def main(trajectory, output):
     with open(trajectory, newline="") as file:
-        steps = list(csv.DictReader(file))
-    total = int(steps[0]["heads_left"])
+        steps = [step for step in csv.DictReader(file) if step["run"] == "0"]
     with atomic(output) as temporary, open(temporary, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["Pruned_Heads", "Accuracy"])
-        writer.writerows([total - int(step["heads_left"]), step["accuracy"]] for step in steps)
+        writer.writerows([step["heads_pruned"], step["accuracy"]] for step in steps)
 
 
 if __name__ == "__main__":

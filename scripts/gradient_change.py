@@ -30,7 +30,7 @@ def pool(matrix, width):
     return matrix[:, : columns * width].reshape(rows, width, columns, width).mean((1, 3))
 
 
-def main(dataset_folder, checkpoint, output):
+def main(*, dataset_folder, checkpoint, output):
     model, tokenizer = checkpoints.load(checkpoint)
     heads = head_map(model)
     (batch,) = batches.make(tokenizer, read(dataset_folder, "calibration")[:1], tokens=1)
@@ -51,4 +51,8 @@ def main(dataset_folder, checkpoint, output):
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} gradients")
     torch.set_num_threads(snakemake.params.threads)
-    main(snakemake.params.dataset_folder, snakemake.input.checkpoint, snakemake.output[0])
+    main(
+        dataset_folder=snakemake.params.dataset_folder,
+        checkpoint=snakemake.input.checkpoint,
+        output=snakemake.output[0],
+    )

@@ -19,10 +19,10 @@ def count(built, row):
     return len(built(row["text"], *([row["pair"]] if row["pair"] is not None else []), verbose=False)["input_ids"])
 
 
-def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summary_file, page_file, tokenizer_folder):
+def main(*, name, dataset, checkpoint, counts, seed, outputs):
     if dataset.get("classes") == "model":
         dataset = dataset | {"classes": prepare.model_classes(checkpoint["path"])}
-    built = None if checkpoint["source"] == "train" else tokenizers.load(checkpoint["path"])
+    built = tokenizers.load(checkpoint["path"]) if "path" in checkpoint else None
     rows, splits, classes = prepare.make(dataset, counts, seed, built and partial(count, built))
     log.info("%d rows", len(rows))
     if built is None:
@@ -36,27 +36,26 @@ def main(name, dataset, checkpoint, counts, seed, rows_file, splits_file, summar
         log.warning("%s", remark)
     if not splits["evaluation"]:
         raise UserError(f"{name}: no row is left to evaluate")
-    with atomic(tokenizer_folder) as temporary:
+    with atomic(outputs.tokenizer) as temporary:
         built.save_pretrained(temporary)
-    records.write(rows, rows_file)
-    write_json(splits_file, {"classes": classes, **splits})
+    records.write(rows, outputs.rows)
+    write_json(outputs.splits, {"classes": classes, **splits})
     summary = prepare.summary(name, rows, splits, lengths, built.model_max_length)
-    write_text(summary_file, summary)
+    write_text(outputs.summary, summary)
     # The report shows pages in place, Markdown only as a download.
-    write_text(page_file, f'<!doctype html><meta charset="utf-8"><title>{name}</title><pre>{escape(summary)}</pre>\n')
+    write_text(
+        outputs.page, f'<!doctype html><meta charset="utf-8"><title>{name}</title><pre>{escape(summary)}</pre>\n'
+    )
 
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} dataset")
+    params = snakemake.params
     main(
-        snakemake.wildcards.model,
-        snakemake.params.dataset,
-        snakemake.params.checkpoint,
-        snakemake.params.counts,
-        snakemake.params.seed,
-        snakemake.output.rows,
-        snakemake.output.splits,
-        snakemake.output.summary,
-        snakemake.output.page,
-        snakemake.output.tokenizer,
+        name=snakemake.wildcards.model,
+        dataset=params.dataset,
+        checkpoint=params.checkpoint,
+        counts=params.counts,
+        seed=params.seed,
+        outputs=snakemake.output,
     )

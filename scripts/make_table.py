@@ -1,29 +1,28 @@
-"""One table as CSV, Markdown and LaTeX."""
+"""One table as CSV, Markdown, LaTeX and a page."""
 
 from gnorm import tables
 from gnorm.logs import start
 from gnorm.statistics.results import Results
 
 
-def main(name, root, models, strategies, settings, caption, files, csv, markdown, latex, page):
-    module = tables.load(name)
-    results = Results(root, models, strategies, module.NEEDS, getattr(module, "UNIT", "heads"), files)
-    made = module.make(results, settings)
-    tables.write(made, module.DECIMALS, caption, csv, markdown, latex, page)
+def main(*, table, results, settings, caption, files):
+    """Make it from `results`, the keywords of `Results.of_module`, and write it to `files`, the keywords of `write`."""
+    module = tables.load(table)
+    made = module.make(Results.of_module(module, **results), settings)
+    tables.write(made, module.DECIMALS, caption, **files)
 
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"table {snakemake.wildcards.table}")
     main(
-        snakemake.wildcards.table,
-        f"results/{snakemake.wildcards.suite}",
-        snakemake.params.models,
-        snakemake.params.strategies,
-        snakemake.params.settings,
-        snakemake.params.caption,
-        snakemake.input.needs,
-        snakemake.output.csv,
-        snakemake.output.markdown,
-        snakemake.output.latex,
-        snakemake.output.page,
+        table=snakemake.wildcards.table,
+        results={
+            "root": snakemake.params.folder,
+            "models": snakemake.params.models,
+            "strategies": snakemake.params.strategies,
+            "files": snakemake.input.needs,
+        },
+        settings=snakemake.params.settings,
+        caption=snakemake.params.caption,
+        files=dict(snakemake.output.items()),
     )

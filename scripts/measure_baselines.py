@@ -6,7 +6,7 @@ from gnorm.logs import log, start
 from gnorm.statistics import baselines
 
 
-def main(dataset_folder, seed, output):
+def main(*, dataset_folder, seed, output):
     train, evaluated = read(dataset_folder, "train"), read(dataset_folder, "evaluation")
     common = baselines.majority(train, evaluated)
     words, strength = baselines.bag_of_words(train, evaluated, seed)
@@ -25,4 +25,4 @@ def main(dataset_folder, seed, output):
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} baselines")
-    main(snakemake.params.dataset_folder, snakemake.params.seed, snakemake.output[0])
+    main(dataset_folder=snakemake.params.dataset_folder, seed=snakemake.params.seed, output=snakemake.output[0])

@@ -45,21 +45,20 @@ def diagnose(means, nan, inf, rows, epsilon):
     }
 
 
-def main(paths, checkpoint, variant, epsilon, entropy_file, diagnostics_file):
-    means, nan, inf, rows = merge(paths, digest(checkpoint))
-    found = diagnose(means, nan, inf, rows, epsilon)
-    log.info("%d rows; NaN in A for %d heads", rows, found["heads_with_nan"])
-    save_tensors(entropy_file, {"mean": means[variant], "rows": rows, "variant": variant, "variants": means})
-    write_json(diagnostics_file, found)
+def main(*, shards, checkpoint, variant, epsilon, outputs):
+    means, nan, inf, rows = merge(shards, digest(checkpoint))
+    diagnostics = diagnose(means, nan, inf, rows, epsilon)
+    log.info("%d rows; NaN in A for %d heads", rows, diagnostics["heads_with_nan"])
+    save_tensors(outputs.entropy, {"mean": means[variant], "rows": rows, "variant": variant, "variants": means})
+    write_json(outputs.diagnostics, diagnostics)
 
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} entropy")
     main(
-        snakemake.input.shards,
-        snakemake.input.checkpoint,
-        snakemake.params.variant,
-        snakemake.params.epsilon,
-        snakemake.output.entropy,
-        snakemake.output.diagnostics,
+        shards=snakemake.input.shards,
+        checkpoint=snakemake.input.checkpoint,
+        variant=snakemake.params.variant,
+        epsilon=snakemake.params.epsilon,
+        outputs=snakemake.output,
     )

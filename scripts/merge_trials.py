@@ -5,20 +5,20 @@ import pandas as pd
 from gnorm.errors import UserError
 from gnorm.files import atomic
 from gnorm.logs import start
-from gnorm.statistics.results import TRIALS, read_table
+from gnorm.statistics.columns import TRIALS, read_table
 
 
-def main(paths, trials, output):
+def main(*, paths, trials, output):
     table = pd.concat([read_table(path, TRIALS) for path in paths], ignore_index=True).sort_values(
         ["trial", "heads_pruned"]
     )
-    found = sorted(table["trial"].unique())
-    if found != list(range(trials)):
-        raise UserError(f"{output}: expected trials 0 to {trials - 1}, the shards hold {found}")
+    numbers = sorted(table["trial"].unique())
+    if numbers != list(range(trials)):
+        raise UserError(f"{output}: expected trials 0 to {trials - 1}, the shards hold {numbers}")
     with atomic(output) as temporary:
         table.to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} trials")
-    main(snakemake.input.shards, snakemake.params.trials, snakemake.output[0])
+    main(paths=snakemake.input.shards, trials=snakemake.params.trials, output=snakemake.output[0])

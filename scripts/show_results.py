@@ -1,28 +1,34 @@
-"""Print where a finished suite's results are, and the headline table."""
+"""Print where a finished suite's results are, and its headline tables: python scripts/show_results.py SUITE"""
 
 import sys
 from pathlib import Path
 
+from gnorm import layout
 
-def main(results: Path, figures: Path) -> None:
-    print("\nArea under the accuracy curve, run 0 ± deviation over runs (random: mean ± deviation over trials):\n")
-    print((results / "tables/headline.md").read_text())
-    if (results / "tables/baselines.md").exists():
-        print("Models trained here, beside what needs no model:\n")
-        print((results / "tables/baselines.md").read_text())
-    print("The solution at the stop point:\n")
-    print((results / "tables/solutions.md").read_text())
-    for name, path in (
-        ("figures", figures),
-        ("tables", results / "tables"),
-        ("workbook", results / "all.xlsx"),
-        ("all rows", results / "tidy.csv"),
-        ("pruned", results / "solutions/*/checkpoint"),
-        ("verdict", results / "verdict.md"),
-        ("report", results / "report.html"),
+TABLES = {
+    "headline": "Area under the accuracy curve, run 0 ± deviation over runs (random: mean ± deviation over trials):",
+    "baselines": "Models trained here, beside what needs no model:",
+    "solutions": "The solution at the stop point:",
+}
+
+
+def main(suite: str) -> None:
+    for table, title in TABLES.items():
+        path = Path(layout.fill(layout.TABLE, suite=suite, table=table, kind="md"))
+        if path.exists() or table != "baselines":  # which only models that are trained here have
+            print(f"\n{title}\n\n{path.read_text(encoding='utf-8')}", end="")
+    print()
+    for name, template in (
+        ("figures", layout.FIGURES),
+        ("tables", layout.fill(layout.TABLE, table="*", kind="md")),
+        ("workbook", layout.WORKBOOK),
+        ("all rows", layout.TIDY),
+        ("pruned", layout.fill(layout.PRUNED, model="*")),
+        ("verdict", layout.fill(layout.VERDICT, kind="md")),
+        ("report", layout.REPORT),
     ):
-        print(f"{name:9} {path}")
+        print(f"{name:9} {layout.fill(template, suite=suite)}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(sys.argv[1])

@@ -9,7 +9,7 @@ from gnorm.files import atomic, write_text
 from gnorm.logs import log, start
 
 
-def main(config, snakefile, targets, config_file, report_file):
+def main(*, config, snakefile, targets, config_file, report_file):
     write_text(config_file, yaml.safe_dump(config, sort_keys=False))
     with atomic(report_file) as temporary:
         # The workflow that runs this rule holds the lock; a report only reads.
@@ -33,9 +33,9 @@ def main(config, snakefile, targets, config_file, report_file):
 if __name__ == "__main__":
     start(snakemake.log[0], "report")
     main(
-        snakemake.params.config,
-        snakemake.params.snakefile,
-        snakemake.params.targets,
-        snakemake.output.config,
-        snakemake.output.report,
+        config=snakemake.params.config,
+        snakefile=snakemake.params.snakefile,
+        targets=snakemake.params.targets,
+        config_file=snakemake.output.config,
+        report_file=snakemake.output.report,
     )

@@ -65,3 +65,15 @@ def copy_of():
     yield copy
     for target in made:
         shutil.rmtree(target, ignore_errors=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder that takes 8 MB and not more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True)
+    if made.returncode:
+        pytest.skip("a small disk cannot be mounted here: mount needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)

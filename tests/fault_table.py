@@ -10,8 +10,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 NOT_YET = "not yet"
 HEADER = """# What may go wrong, and what happens then
 
@@ -92,17 +90,3 @@ def listed(table: Path) -> list[tuple[str, str, str, int]]:
         what, outcome, test, times = (cell.strip() for cell in line.strip("|").split("|"))
         found.append((test.strip("`"), what, outcome, 0 if times == NOT_YET else int(times)))
     return found
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A folder that takes 8 MB and not more."""
-    import subprocess
-
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True)
-    if made.returncode:
-        pytest.skip("a small disk cannot be mounted here: mount needs root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -289,3 +289,45 @@ def shapley(model, heads, tokenizer, rows, orders=None):
         for turn, slot in enumerate(order):
             result[i][slot] = without(order[: turn + 1]) - without(order[:turn])
     return result
+
+
+def hard_concrete(case, steps, rate, penalty, seed):
+    """Log alphas after `steps` of Adam as its authors write it, a slot and a sentence at a time.
+
+    What a gate does to the loss is found by central differences.
+    """
+    from gnorm.models.gates import Gates
+
+    kept = [tuple(slot) for slot in case.heads.kept(case.model).nonzero().tolist()]
+    generator, alpha = torch.Generator().manual_seed(seed), dict.fromkeys(kept, 2.0)
+    first, second = dict.fromkeys(kept, 0.0), dict.fromkeys(kept, 0.0)
+
+    def mean_loss(values):
+        with Gates(case.model, case.heads) as gates, torch.no_grad():
+            for slot, value in values.items():
+                gates.values[slot] = value
+            return sum(loss(case.model, case.tokenizer, row).item() for row in case.rows) / len(case.rows)
+
+    def logistic(x):
+        return 1 / (1 + math.exp(-x))
+
+    for step in range(1, steps + 1):
+        noise = torch.rand(case.heads.shape, generator=generator, dtype=torch.float64)
+        soft = {s: logistic((math.log(noise[s] / (1 - noise[s])) + alpha[s]) / (2 / 3)) for s in kept}
+        drawn = {s: min(1.0, max(0.0, 1.2 * soft[s] - 0.1)) for s in kept}
+        for slot in kept:
+            up, down = (mean_loss(drawn | {slot: drawn[slot] + h}) for h in (1e-5, -1e-5))
+            inside = 0 < 1.2 * soft[slot] - 0.1 < 1
+            through = 1.2 * soft[slot] * (1 - soft[slot]) / (2 / 3) if inside else 0.0
+            # The L0 norm of a gate: the chance that 1.2 soft - 0.1 > 0.
+            likely = logistic(alpha[slot] - 2 / 3 * math.log(0.1 / 1.1))
+            slope = (up - down) / 2e-5 * through + penalty * likely * (1 - likely) / len(kept)
+            first[slot] = 0.9 * first[slot] + 0.1 * slope
+            second[slot] = 0.999 * second[slot] + 0.001 * slope**2
+        for slot in kept:
+            mean, square = first[slot] / (1 - 0.9**step), second[slot] / (1 - 0.999**step)
+            alpha[slot] -= rate * mean / (math.sqrt(square) + 1e-8)
+    result = torch.zeros(case.heads.shape, dtype=torch.float64)
+    for slot, value in alpha.items():
+        result[slot] = value
+    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -74,6 +76,13 @@ class Tiny:
             checkpoints.fit(self.model, self.tokenizer)
             in_float64(self.model)
 
+    def bench(self, rows: list[dict], evaluated: list[dict], tokens: int = 200, **settings):
+        """A workbench with it, to score `rows` and evaluate others."""
+        from gnorm.workbench import Workbench
+
+        lists = {"calibration": rows, "entropy": rows, "evaluation": evaluated}
+        return Workbench(model=self.model, tokenizer=self.tokenizer, lists=lists, tokens=tokens, **settings)
+
     def batches(self, rows=8, tokens=200, weights=None):
         from gnorm.engine import batches
 
@@ -118,6 +127,23 @@ def on_disk(tiny: Tiny, folder: Path) -> Tiny:
     return tiny
 
 
+def run_of(results: Path, model: str, strategy: str, run: int = 0):
+    """The steps of a run, from whichever part of the runs holds it, and that part's file of scores."""
+    from gnorm.statistics.columns import read_run
+
+    for path in (results / model / "trajectories" / strategy).glob("*-*.csv"):
+        first, last = map(int, path.stem.split("-"))
+        if first <= run <= last:
+            return read_run(path, run), path.with_suffix(".scores.pt")
+    raise FileNotFoundError(f"{results}: no run {run} of {model} {strategy}")
+
+
+def part_files(stem: str | Path, *names: str) -> SimpleNamespace:
+    """The outputs of a job that makes a part of trajectories or trials."""
+    ends = {"trajectories": "csv", "trials": "csv", "scores": "scores.pt", "signature": "json"}
+    return SimpleNamespace(**{name: Path(f"{stem}.{ends[name]}") for name in (*names, "signature")})
+
+
 def copy_workflow(target: Path) -> Path:
     """The workflow's own files, times of change kept, without results."""
     names = subprocess.run(
@@ -130,9 +156,24 @@ def copy_workflow(target: Path) -> Path:
     return target
 
 
-def snakemake(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
+PYTHONPATH = os.pathsep.join(str(ROOT / name) for name in ("scripts", "tests"))
+
+
+def run_python(program: str, *arguments: str, **variables: str | None) -> subprocess.CompletedProcess:
+    """A program in a process of its own that finds the scripts, the package and what tests share.
+
+    `variables` are set in its environment, or taken out if they are None.
+    """
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH} | variables
+    environment = {name: value for name, value in environment.items() if value is not None}
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+
+
+def snakemake(folder: Path, *arguments: str, **variables: str | None) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")} | variables
+    environment = {k: v for k, v in environment.items() if v is not None}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=1500)
 
 
@@ -165,3 +206,115 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path
             make(folder)
             done.touch()
     return folder
+
+
+def make_dataset(dataset, checkpoint, counts, folder, name="BERT"):
+    """Run the script on a dataset's and a checkpoint's entry; the files in the folder have the names of the layout."""
+    import make_dataset as script
+
+    names = {"rows": "rows.parquet", "splits": "splits.json", "summary": "summary.md", "page": "summary.html"}
+    outputs = {key: Path(folder, file) for key, file in (names | {"tokenizer": "tokenizer"}).items()}
+    script.main(
+        name=name,
+        dataset=dataset,
+        checkpoint=checkpoint,
+        counts=counts,
+        seed=1,
+        outputs=SimpleNamespace(**outputs),
+    )
+    return outputs
+
+
+def make_checkpoint(dataset, tokenizer, entry, out, heads, state=None, task="classification", attention=""):
+    """Run the script on a dataset's folder, a tokenizer's and the checkpoint's entry; with a state it is trained."""
+    import make_checkpoint as script
+
+    script.main(
+        dataset_folder=str(dataset),
+        tokenizer_folder=tokenizer,
+        checkpoint=entry,
+        seed=1,
+        state=state,
+        task=task,
+        attention=attention,
+        outputs=SimpleNamespace(checkpoint=out, heads=heads),
+    )
+
+
+def costs_of(suite: str, learning: bool = False, **changes):
+    """Predictions for a suite, with changes of the configuration."""
+    import yaml
+
+    from gnorm.planning.cost import Costs
+    from gnorm.settings import suites
+
+    config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"suite": suite} | changes
+    return Costs(suites.load(config, ROOT), learning)
+
+
+def shard_file(path: Path, first: int, values, **changes) -> str:
+    """A file of entropy shards as `entropy_shard` writes it, with values of rows x layers x heads."""
+    import torch
+
+    from gnorm.files import save_tensors
+    from gnorm.scores import entropy
+
+    count = len(values)
+    sums = {v: values.sum(0) + i for i, v in enumerate(entropy.VARIANTS)}
+    zeros = torch.zeros(values.shape[1:], dtype=torch.int64)
+    content = {"first": first, "last": first + count - 1, "rows": torch.arange(count), "variant": "C"}
+    content |= {"model": "one", "count": count, "mean": values.mean(0)}
+    content |= {"epsilon": 1e-7, "ranked": values, "sums": sums, "nan_rows": zeros, "inf_rows": zeros}
+    save_tensors(path, content | changes)
+    return str(path)
+
+
+class Malicious:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def counted(monkeypatch, model):
+    """Calls of the model and of autograd from here on."""
+    import torch
+
+    calls = {"forward": 0, "backward": 0}
+    original = torch.autograd.grad
+
+    def backward(*args, **kwargs):
+        calls["backward"] += 1
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "grad", backward)
+    model.register_forward_pre_hook(lambda *_: calls.update(forward=calls["forward"] + 1))
+    return calls
+
+
+PREDICT = """
+import json, sys
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+folder, rows = sys.argv[1], json.load(open(sys.argv[2]))
+torch.set_num_threads(1)
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+with torch.inference_mode():
+    logits = [model(**tokenizer(*texts, truncation=True, return_tensors="pt")).logits[0].tolist() for texts in rows]
+assert not [name for name in sys.modules if name.split(".")[0] in ("gnorm", "textpruner")]
+print(json.dumps({"logits": logits, "parameters": sum(p.numel() for p in model.parameters())}))
+"""
+
+
+def in_a_fresh_process(folder, rows, tmp_path):
+    """Logits and parameters of a checkpoint, one row at a time; -I keeps this project off the path."""
+    texts = [[row["text"], *([row["pair"]] if row["pair"] is not None else [])] for row in rows]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    command = [sys.executable, "-I", "-c", PREDICT, str(folder), str(tmp_path / "texts.json")]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr[-3000:]
+    return json.loads(made.stdout)

@@ -1,4 +1,4 @@
-"""Which device a job computes on: the one it was given, and no other. On a GPU: exactly, and the same every time."""
+"""The device a job computes on: only the one it was given. On a GPU results are exact and repeatable."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from gnorm.logs import log
 
 Result = TypeVar("Result")
 
-_held: list[socket.socket] = []  # for as long as the process lives
+_held: list[socket.socket] = []  # open as long as the process lives
 
-# cuBLAS gives the same bits twice only with a workspace of fixed size, which is chosen before CUDA starts. A value that
-# the user has set stands.
+# cuBLAS repeats its results to the bit only with a workspace of fixed size, which must be chosen before CUDA starts. A
+# value that the user has set is kept.
 FIXED = (":4096:8", ":16:8")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", FIXED[0])
-NO_KERNEL = "does not have a deterministic implementation"  # how torch says it
+NO_KERNEL = "does not have a deterministic implementation"  # part of torch's message
 
 
 @functools.cache
 def device() -> torch.device:
-    """The job's device. Schedulers hand out GPUs by CUDA_VISIBLE_DEVICES; Snakemake on one host does not."""
+    """Choose the job's device. Schedulers hand out GPUs by CUDA_VISIBLE_DEVICES; Snakemake on one host does not."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set") or "empty"
     if not torch.cuda.is_available():
         if unused := hardware.unused_card(looked=True):
@@ -56,21 +56,21 @@ def _name(card: int) -> str:
 
 
 def _with_kernels(count: int) -> list[int]:
-    """Cards that the installed torch has kernels for; an error if it has for none."""
+    """List the cards that the installed torch has kernels for; raises an error if there is none."""
     capabilities = [torch.cuda.get_device_capability(card) for card in range(count)]
-    found = [card for card, own in enumerate(capabilities) if hardware.runs_on(own, torch.cuda.get_arch_list())]
-    if not found:
+    usable = [card for card, own in enumerate(capabilities) if hardware.runs_on(own, torch.cuda.get_arch_list())]
+    if not usable:
         major, minor = capabilities[0]
         raise UserError(
             f"torch {torch.__version__} has no kernels for {torch.cuda.get_device_name(0)} (compute capability "
             f"{major}.{minor}): install a build for another CUDA (docs/gpu.md), or set "
             'CUDA_VISIBLE_DEVICES="" to use the CPU'
         )
-    return found
+    return usable
 
 
 def _exact_and_repeatable() -> str:
-    """Whole float32 in every product, and kernels that give the same bits each time; "on" or "off"."""
+    """Set full float32 in every product, and kernels that repeat to the bit; returns "on", or "off" without these."""
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
@@ -89,12 +89,12 @@ def _exact_and_repeatable() -> str:
 
 
 def free_memory(card: torch.device) -> int:
-    """Bytes of a card that this job can have: what nobody holds, and what torch holds for later."""
+    """Bytes of a card that this job can use: free ones, and those that torch holds in reserve."""
     return torch.cuda.mem_get_info(card)[0] + torch.cuda.memory_reserved(card) - torch.cuda.memory_allocated(card)
 
 
 def repeatably(work: Callable[[], Result]) -> Result:
-    """Do some work. Where an operation has no deterministic kernel, say so and go on without such kernels.
+    """Do some work. Where an operation has no deterministic kernel, warn and repeat it without such kernels.
 
     The known families use no such operation; a model from outside may.
     """
@@ -110,10 +110,10 @@ def repeatably(work: Callable[[], Result]) -> Result:
 
 
 def lease(names: Sequence[str], every: float = 1.0) -> int:
-    """The first of these devices that no other process of this host holds; waits for one if need be.
+    """Hold the first of these devices that no other process of this host holds; waits until one is free.
 
-    A device is held by a socket whose name is in Linux' abstract namespace: there is no file to be left behind, it
-    is free again however the process ends, and jobs of other folders and users respect it too.
+    A device is held by a socket whose name is in Linux' abstract namespace. It leaves no file behind, is free again
+    however the process ends, and is respected by jobs of other folders and users too.
     """
     waiting = False
     while True:

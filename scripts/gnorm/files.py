@@ -22,11 +22,11 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name when the block ends well.
+    """Yield a temporary path beside `path` that is renamed to `path` if the block succeeds.
 
     The block may make a file or a directory there. The temporary name keeps the suffix,
-    because writers choose their format by it. What is renamed is on the disk by then, so that a
-    power cut leaves no empty file under the final name. A full disk is one line for the user.
+    because writers choose their format by it. The content is on the disk before it is renamed, so a
+    power cut leaves no empty file under the final name. The user sees one line about a full disk.
     """
     path, scratch = Path(path), None
     try:
@@ -51,20 +51,20 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Temporary folders of this very file, left by a writer that was killed."""
+    """Remove temporary folders of this file that a killed writer has left."""
     ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")  # as mkdtemp names them
     with os.scandir(path.parent) as entries:
         for name in [entry.name for entry in entries if ours.fullmatch(entry.name)]:
             shutil.rmtree(path.parent / name, ignore_errors=True)
 
 
-def _to_disk(made: Path) -> None:
-    for folder, _, names in os.walk(made) if made.is_dir() else ():
+def _to_disk(written: Path) -> None:
+    for folder, _, names in os.walk(written) if written.is_dir() else ():
         for name in names:
             _sync(Path(folder, name))
         _sync(Path(folder))
-    if made.is_file():
-        _sync(made)
+    if written.is_file():
+        _sync(written)
 
 
 def _sync(path: Path) -> None:
@@ -76,7 +76,7 @@ def _sync(path: Path) -> None:
 
 
 def _disk_is_full(error: Exception, scratch: Path | None) -> bool:
-    """Writers in other languages do not pass on why they failed: see whether there is room."""
+    """Whether the disk is full. Writers in other languages hide why they failed, so this tries to write."""
     if isinstance(error, OSError) and error.errno in FULL:
         return True
     try:
@@ -109,7 +109,7 @@ def save_tensors(path: str | Path, value: Any) -> None:
 
 
 def load_tensors(path: str | Path) -> Any:
-    """What `save_tensors` wrote; anything that would run code on loading is refused, and so is a damaged file."""
+    """Load what `save_tensors` wrote; refuses damaged files and anything that would run code."""
     import torch
 
     try:
@@ -120,20 +120,20 @@ def load_tensors(path: str | Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (UserError, FileNotFoundError):
         raise
-    except Exception as error:  # damaged bytes raise whatever they happen to spell
+    except Exception as error:  # the type of error depends on the damage
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UserError(f"{path} is not a readable tensor file ({reason})") from error
 
 
 def digest(path: str | Path) -> str:
-    """Of a file's content, or of all files in a folder and their names."""
-    path, found = Path(path), hashlib.sha256()
-    # Snakemake marks a folder with a file of its own.
+    """Compute the digest of a file's content, or of all files in a folder and their names."""
+    path, total = Path(path), hashlib.sha256()
+    # Snakemake puts a file of its own into a folder.
     inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name != ".snakemake_timestamp")
     for file in inside if path.is_dir() else [path]:
         with open(file, "rb") as opened:
             content = hashlib.file_digest(opened, "sha256").hexdigest()
         if not path.is_dir():
             return content
-        found.update(f"{file.relative_to(path).as_posix()} {content}\n".encode())
-    return found.hexdigest()
+        total.update(f"{file.relative_to(path).as_posix()} {content}\n".encode())
+    return total.hexdigest()

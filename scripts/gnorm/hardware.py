@@ -1,4 +1,4 @@
-"""What this machine could compute on, found without importing torch."""
+"""The devices this machine could compute on, found without importing torch."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ DRIVER = Path("/proc/driver/nvidia/gpus")  # a folder for each card
 
 def nvidia_cards(driver: Path = DRIVER) -> list[str]:
     """Names of the cards that the NVIDIA driver knows; none without a driver."""
-    told = [path.read_text(encoding="utf-8") for path in sorted(driver.glob("*/information"))]
-    if told:
-        return [match[1] if (match := re.search(r"^Model:\s*(.+?)\s*$", text, re.M)) else "unknown" for text in told]
+    files = [path.read_text(encoding="utf-8") for path in sorted(driver.glob("*/information"))]
+    if files:
+        return [match[1] if (match := re.search(r"^Model:\s*(.+?)\s*$", text, re.M)) else "unknown" for text in files]
     if not shutil.which("nvidia-smi"):
         return []
     try:
-        asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return re.findall(r"^GPU \d+: (.+?) \(UUID", asked.stdout, re.M)
+    return re.findall(r"^GPU \d+: (.+?) \(UUID", listing.stdout, re.M)
 
 
 def torch_cuda() -> str | None:
     """The version of CUDA that the installed torch is built for; empty for a CPU build, None without torch."""
-    found = importlib.util.find_spec("torch")
-    if not found or not found.origin:
+    spec = importlib.util.find_spec("torch")
+    if not spec or not spec.origin:
         return None
-    source = Path(found.origin).with_name("version.py")
-    told = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)['\"]", source.read_text(encoding="utf-8"), re.M)
-    return told[1] if told else ""
+    source = Path(spec.origin).with_name("version.py")
+    match = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)['\"]", source.read_text(encoding="utf-8"), re.M)
+    return match[1] if match else ""
 
 
 def usable_cards() -> int:
-    """How many cards jobs can be given: those of CUDA_VISIBLE_DEVICES or all; none if torch is a CPU build."""
+    """Count the cards that jobs can use: those of CUDA_VISIBLE_DEVICES or all; none if torch is a CPU build."""
     if not torch_cuda():
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -50,9 +50,9 @@ def usable_cards() -> int:
 
 
 def unused_card(looked: bool = False) -> str:
-    """One line if there is a card that torch cannot use, with what to do about it; nothing if all is well.
+    """Make one line about a card that torch cannot use, with what to do about it; empty if all is well.
 
-    `looked`: torch has looked for a card and found none. Before that only a CPU build is known to find none.
+    `looked` means that torch has looked for a card and found none. Before that only a CPU build is sure to find none.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):  # hidden on purpose
         return ""
@@ -69,7 +69,7 @@ def unused_card(looked: bool = False) -> str:
 
 
 def _cure() -> str:
-    """How a CPU build of torch is replaced here."""
+    """Say how to replace a CPU build of torch here."""
     if Path(sys.prefix, "conda-meta").is_dir():
         return "Make this conda environment again where conda sees the card, or with CONDA_OVERRIDE_CUDA (docs/gpu.md)"
     pip, version = f"{os.path.relpath(sys.executable)} -m pip", importlib.metadata.version("torch").split("+")[0]
@@ -79,7 +79,7 @@ def _cure() -> str:
 def runs_on(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
     """Whether a build of torch has kernels for a card; `built_for` as torch.cuda.get_arch_list gives it.
 
-    Machine code (sm_) is for cards of its generation from that number on, PTX (compute_) for all later ones too.
+    Machine code (sm_) runs on cards of its generation from that number on, PTX (compute_) on all later ones too.
     """
     known = re.findall(r"\b(sm|compute)_(\d+)(\d)", " ".join(built_for))  # nothing for cards of other makers
     for kind, major, minor in known:

@@ -1,4 +1,4 @@
-"""Which of this project's modules a script or module imports, read off the source without running it."""
+"""The project's modules that a script or module imports, read from the source without running it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import gc
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
-PACKAGES = {path.name: path for path in (PACKAGE, PACKAGE.parents[1] / "benchmarks")}
 
 
 def module_file(name: str) -> Path | None:
-    """The source of `gnorm...`, or None for what is not a module of this project."""
+    """Find the source of `gnorm...`; None for a name that is no module of this project."""
     parts = name.split(".")
-    if parts[0] not in PACKAGES:
+    if parts[0] != PACKAGE.name:
         return None
-    base = PACKAGES[parts[0]].joinpath(*parts[1:])
+    base = PACKAGE.joinpath(*parts[1:])
     for path in (base / "__init__.py", base.with_suffix(".py")):
         if path.exists():
             return path
@@ -23,10 +22,10 @@ def module_file(name: str) -> Path | None:
 
 
 def parsed(source: Path) -> ast.Module:
-    """A module's syntax tree.
+    """Parse a module into its syntax tree.
 
-    No garbage is collected meanwhile: if a finalizer parsed something too, as a traceback does, Python 3.11 would
-    give up with "AST constructor recursion depth mismatch".
+    Garbage collection is off meanwhile: if a finalizer parsed something too, as a traceback does, Python 3.11 would
+    fail with "AST constructor recursion depth mismatch".
     """
     collects = gc.isenabled()
     gc.disable()
@@ -50,18 +49,18 @@ def direct(source: Path) -> set[Path]:
 
 
 def closure(*sources: Path) -> list[Path]:
-    """Every module of the project that `sources` import, directly or not, themselves left out."""
-    found: set[Path] = set()
+    """List every module of the project that `sources` import, directly or not, without `sources` themselves."""
+    reached: set[Path] = set()
     todo = list(sources)
     while todo:
-        new = direct(todo.pop()) - found
-        found |= new
+        new = direct(todo.pop()) - reached
+        reached |= new
         todo += new
-    return sorted(found - set(sources))
+    return sorted(reached - set(sources))
 
 
 def constant(source: Path, name: str, *default):
-    """The literal assigned to `name` in a module, without importing it."""
+    """Read the literal assigned to `name` in a module, without importing it."""
     for node in parsed(source).body:
         if isinstance(node, ast.Assign) and any(getattr(t, "id", None) == name for t in node.targets):
             return ast.literal_eval(node.value)
@@ -71,9 +70,9 @@ def constant(source: Path, name: str, *default):
 
 
 def functions(source: Path) -> dict[str, tuple[str, ...]]:
-    """A module's functions with the names of their arguments, without importing it."""
-    found = [node for node in parsed(source).body if isinstance(node, ast.FunctionDef)]
-    return {node.name: tuple(a.arg for a in (*node.args.args, *node.args.kwonlyargs)) for node in found}
+    """List a module's functions with the names of their arguments, without importing it."""
+    defined = [node for node in parsed(source).body if isinstance(node, ast.FunctionDef)]
+    return {node.name: tuple(a.arg for a in (*node.args.args, *node.args.kwonlyargs)) for node in defined}
 
 
 def docstring(source: Path) -> str:

@@ -19,7 +19,7 @@ log = logging.getLogger("gnorm")
 def start(path: str, label: str) -> logging.Logger:
     """Log to `path` and to the terminal, where `label` tells parallel jobs apart.
 
-    An uncaught exception goes to both too; a user's mistake as a single line.
+    An uncaught exception goes to both too, a user's mistake as a single line.
     """
     log.setLevel(logging.INFO)
     log.handlers.clear()
@@ -41,17 +41,17 @@ def start(path: str, label: str) -> logging.Logger:
         )
         raise SystemExit(128 + number)  # so that temporary files are removed on the way out
 
-    gc.freeze()  # what was imported stays: looking through it for garbage, last of all at exit, takes a second a job
+    gc.freeze()  # imported objects stay: searching them for garbage, also at exit, takes one second per job
     sys.excepthook = report
     signal.signal(signal.SIGTERM, end)
-    logging.raiseExceptions = False  # a full disk must not bury its message under those of the log file
+    logging.raiseExceptions = False  # a full disk must not hide its message behind errors of the log file
     return log
 
 
 def progress(items: Iterable[Item], what: str, total: int, every: float = 15.0) -> Iterator[Item]:
-    """Pass `items` through and log how far they are, at most once in `every` seconds.
+    """Pass `items` through and log their progress, at most once in `every` seconds.
 
-    Whole lines instead of a redrawn bar, so that a log file stays readable.
+    Writes whole lines instead of a redrawn bar, so that a log file stays readable.
     """
     began = last = time.monotonic()
     for done, item in enumerate(items):

@@ -4,16 +4,15 @@ import json
 import os
 import random
 import shutil
+from functools import partial
 
-import collect_published
 import collect_results
 import merge_entropy
 import merge_trials
 import pandas as pd
 import pytest
 import torch
-from test_entropy_shard import shard_file
-from test_files import Malicious
+from support import Malicious, shard_file
 
 from gnorm import files
 from gnorm.data import tokenizers
@@ -21,7 +20,9 @@ from gnorm.errors import UserError
 from gnorm.files import load_tensors, save_tensors
 from gnorm.models import checkpoints
 from gnorm.models.heads import Block, HeadMap
+from gnorm.published import accuracies
 from gnorm.scores import entropy
+from gnorm.statistics import columns
 
 
 @pytest.fixture
@@ -190,9 +191,9 @@ def test_a_damaged_checkpoint(tmp_path, make_tiny, record_property):
     record_property("tried", 6)
 
 
-STEPS = """step,layer,head,score,accuracy,correct,evaluated,heads_left,parameters,seconds
-0,,,,0.9,9,10,2,5,0.1
-1,0,0,1.0,{},8,10,1,4,0.1
+STEPS = """run,step,layer,head,score,accuracy,correct,evaluated,heads_pruned,heads_left,parameters,seconds
+0,0,,,,0.9,9,10,0,2,5,0.1
+0,1,0,0,1.0,{},8,10,1,1,4,0.1
 """
 
 
@@ -200,21 +201,22 @@ STEPS = """step,layer,head,score,accuracy,correct,evaluated,heads_left,parameter
     "a table has text where a number should be, or a column is renamed", "refused; file, column and row are named"
 )
 def test_tables_with_text_for_numbers(tmp_path, record_property):
-    path = tmp_path / "run0.csv"
+    path = tmp_path / "0-0.csv"
+    read = partial(collect_results.labelled, path, columns.STEPS, model="BERT", strategy="ae")
     path.write_text(STEPS.format("0.8"))
-    assert len(collect_results.trajectory(path, "BERT", "ae", 0)) == 2
+    assert len(read()) == 2
     path.write_text(STEPS.format("eight"))
-    with pytest.raises(UserError, match="run0.csv: column 'accuracy' must hold numbers, row 1 has 'eight'"):
-        collect_results.trajectory(path, "BERT", "ae", 0)
+    with pytest.raises(UserError, match="0-0.csv: column 'accuracy' must hold numbers, row 1 has 'eight'"):
+        read()
     path.write_text(STEPS.format("0.8").replace("heads_left", "left"))
-    with pytest.raises(UserError, match="run0.csv has no column 'heads_left'"):
-        collect_results.trajectory(path, "BERT", "ae", 0)
+    with pytest.raises(UserError, match="0-0.csv has no column 'heads_left'"):
+        read()
     path.write_text("trial,heads_pruned,accuracy\n0,none,0.5\n")
-    with pytest.raises(UserError, match="run0.csv: column 'heads_pruned' must hold numbers, row 0 has 'none'"):
-        merge_trials.main([path], 1, tmp_path / "out.csv")
+    with pytest.raises(UserError, match="0-0.csv: column 'heads_pruned' must hold numbers, row 0 has 'none'"):
+        merge_trials.main(paths=[path], trials=1, output=tmp_path / "out.csv")
     path.write_text("")
-    with pytest.raises(UserError, match="run0.csv cannot be read"):
-        collect_results.trajectory(path, "BERT", "ae", 0)
+    with pytest.raises(UserError, match="0-0.csv cannot be read"):
+        read()
     record_property("tried", 4)
 
 
@@ -225,19 +227,19 @@ def test_workbooks_with_renamed_columns(tmp_path, record_property):
     path = str(tmp_path / "BERTrandompruned_heads_data_2x2_1group.xlsx")
     table = pd.DataFrame({"Heads Pruned": [0, 2], "Trial_1": [0.9, 0.5]})
     table.to_excel(path, index=False)
-    assert len(collect_published.trials([path])) == 2
+    assert len(accuracies.trials([path])) == 2
     table.rename(columns={"Heads Pruned": "Pruned"}).to_excel(path, index=False)
     with pytest.raises(UserError, match="1group.xlsx has no column 'Heads Pruned'; it has Pruned, Trial_1"):
-        collect_published.trials([path])
+        accuracies.trials([path])
     table.rename(columns={"Trial_1": "First"}).to_excel(path, index=False)
     with pytest.raises(UserError, match="1group.xlsx has no column 'Trial_1'"):
-        collect_published.trials([path])
+        accuracies.trials([path])
     whole = open(path, "rb").read()
     for content in (b"", whole[: len(whole) // 2], b"not a workbook"):
         with open(path, "wb") as file:
             file.write(content)
         with pytest.raises(UserError, match="1group.xlsx cannot be read"):
-            collect_published.trials([path])
+            accuracies.trials([path])
     record_property("tried", 5)
 
 

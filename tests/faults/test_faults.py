@@ -6,14 +6,13 @@ import subprocess
 import sys
 import time
 
-import prune_heads
 import pytest
 import torch
-from faults import listed, marked
-from support import ROOT, copy_workflow, snakemake
-from test_entropy_shard import shard_file
+from fault_table import listed, marked
+from support import ROOT, copy_workflow, shard_file, snakemake
 
 from gnorm.engine.evaluate import Evaluation
+from gnorm.pruning.runs import Steps
 from gnorm.pruning.trajectory import follow
 from gnorm.resume import State
 from gnorm.scores import gnorm
@@ -28,12 +27,12 @@ def test_the_table_lists_every_fault_test():
 
 
 def slow_tests():
-    for path in sorted(ROOT.glob("tests/test_*.py")):
+    for path in sorted(ROOT.glob("tests/**/test_*.py")):
         text = path.read_text(encoding="utf-8")
         all_of_them = re.search(r"^pytestmark = .*mark\.slow", text, re.M)
         before = r"" if all_of_them else r"@pytest\.mark\.slow\n(?:[@ )].*\n)*"
         names = re.findall(before + r"def (test_\w+)", text)
-        yield from (f"tests/{path.name}::{name}" for name in names)
+        yield from (f"{path.relative_to(ROOT).as_posix()}::{name}" for name in names)
 
 
 PEAK = """
@@ -67,21 +66,21 @@ def test_a_thousand_shards_merge_in_constant_memory(tmp_path):
 @pytest.mark.fault("state is written after every step of a BERT-base shape", "it takes less than 2% of the step")
 def test_the_cost_of_state(tmp_path, record_property):
     """The last write of a run is the longest: 145 steps, 144 scores of 12 x 12, on the disk."""
-    from benchmarks import shapes
+    from gnorm.benchmarks import models, shapes
     from gnorm.engine.batches import make
 
     shape = shapes.SHAPES["BERT"]
-    model, heads = shapes.build(shape)
-    tokenizer = shapes.Ids(shape)
-    calibration = make(tokenizer, shapes.rows(shape, 32), 2048)
-    evaluation = Evaluation(make(tokenizer, shapes.rows(shape, 128), 2048), heads, 500)
+    model, heads = models.build(shape)
+    tokenizer = models.Ids(shape)
+    calibration = make(tokenizer, models.rows(shape, 32), 2048)
+    evaluation = Evaluation(make(tokenizer, models.rows(shape, 128), 2048), heads, 500)
     steps = []
     for step in follow(model, heads, evaluation, lambda m: (gnorm.score(m, heads, calibration), {})):
         steps.append(step)
         if len(steps) == 4:
             break
     seconds = statistics.median(step.seconds for step, _ in steps[1:])
-    progress = prune_heads.Progress(State(tmp_path / "run0.pt", {"model": "x" * 64}))
+    progress = Steps(State(tmp_path / "run0.pt", {"model": "x" * 64}))
     progress.steps = [steps[1]] * 145
     took = []
     for _ in range(7):

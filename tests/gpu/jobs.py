@@ -18,11 +18,12 @@ import pandas as pd
 import prune_heads
 import random_pruning
 import torch
-from support import Tiny
+from support import Tiny, part_files
 
 from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints
 from gnorm.resume import State
+from gnorm.workbench import Workbench
 
 FAMILIES = ("bert", "albert", "gpt2", "llama")
 CRITERIA = {
@@ -68,78 +69,127 @@ class Jobs:
         self.dataset, self.checkpoint = str(source / "dataset"), str(source / "checkpoint")
         self.metrics = ("perplexity", "loss") if self.writes else ("macro_f1", "loss", "calibration_error")
         self.shards = [str(folder / f"shards/{name}.pt") for name in ("0-2", "3-5")]
-        self.options = ("auto", None)  # batch_tokens, memory_mb
         self.budget = str(folder / "tokens.json")
 
+    def bench(self, tokens="auto", **others):
+        """A workbench as a rule's parameter `bench` describes it."""
+        where = {"checkpoint": self.checkpoint, "dataset_folder": self.dataset, "budget": self.budget}
+        return Workbench.load(**where, tokens=tokens, **others)
+
+    def state(self, rule, name, bench, shards=(), **params):
+        """The state of a rule's job."""
+        files = [self.checkpoint, f"{self.dataset}/rows.parquet", f"{self.dataset}/splits.json", *shards]
+        params["state"] = str(self.folder / f"{name}.pt")
+        return State.of_job(SimpleNamespace(rule=rule, input=files, params=params, wildcards={}), bench.used)
+
     def entropy_shard(self):
+        bench = self.bench(attention="eager", keeps_outputs=False)
         for path in self.shards:
             first, last = map(int, Path(path).stem.split("-"))
-            mean = f"{path}.mean"
-            entropy_shard.main(
-                self.dataset, self.checkpoint, first, last, 1e-7, "C", *self.options, path, mean, self.budget
-            )
+            outputs = SimpleNamespace(shard=path, mean=f"{path}.mean")
+            entropy_shard.main(bench=bench, first=first, last=last, epsilon=1e-7, variant="C", outputs=outputs)
 
     def compare_criteria(self):
-        outputs = SimpleNamespace(
-            **{name: self.folder / f"criteria/{name}.csv" for name in ("scores", "curves", "costs")}
-        )
+        names = ("scores", "curves", "costs")
+        outputs = SimpleNamespace(**{name: self.folder / f"criteria/{name}.csv" for name in names})
+        bench = self.bench(reuse_mb=50)
         compare_criteria.main(
-            *(self.dataset, self.checkpoint, self.shards, CRITERIA, 3, 1, 7, *self.options, 50),
-            *(str(self.folder / "criteria.state"), outputs, self.budget),
+            bench=bench,
+            criteria=CRITERIA,
+            levels=3,
+            runs=1,
+            seed=7,
+            state=self.state("compare_criteria", "criteria.state", bench, self.shards, criteria=CRITERIA),
+            outputs=outputs,
+            shards=self.shards,
         )
 
     def prune_heads(self, name="greedy", runs=1, stop=None, tokens="auto"):
         entry, shards = STRATEGIES[name], self.shards if name == "ae" else []
-        tables = [str(self.folder / f"{name}/run{run}.csv") for run in range(runs)]
+        bench = self.bench(tokens, reuse_mb=50, metrics=self.metrics)
         prune_heads.main(
-            *(self.dataset, self.checkpoint, shards, entry, 7, stop or {}, tokens, None, 50),
-            *(str(self.folder / f"{name}.state"), tables, [t.replace(".csv", ".scores.pt") for t in tables]),
-            *(self.metrics, self.budget),
+            bench=bench,
+            strategy=entry,
+            runs=range(runs),
+            seed=7,
+            stop=stop or {},
+            state=self.state("prune_heads", f"{name}.state", bench, shards, strategy=entry, stop=stop),
+            outputs=part_files(self.folder / name / "runs", "trajectories", "scores"),
+            shards=shards,
         )
 
     def random_pruning(self):
+        bench = self.bench(reuse_mb=50, metrics=self.metrics)
         random_pruning.main(
-            *(self.dataset, self.checkpoint, "random", {}, 0, 1, 4, 7, *self.options, 50),
-            *(str(self.folder / "random.state"), str(self.folder / "random.csv"), self.metrics, self.budget),
+            bench=bench,
+            strategy="random",
+            unit={},
+            trials=range(2),
+            levels=4,
+            seed=7,
+            state=self.state("random_pruning", "random.state", bench),
+            outputs=part_files(self.folder / "random", "trials"),
         )
 
     def gradient_change(self):
-        gradient_change.main(self.dataset, self.checkpoint, str(self.folder / "gradient_change.npz"))
+        output = str(self.folder / "gradient_change.npz")
+        gradient_change.main(dataset_folder=self.dataset, checkpoint=self.checkpoint, output=output)
 
     def measure_controls(self):
-        output = str(self.folder / "controls.json")
-        measure_controls.main(self.dataset, self.checkpoint, *self.options, output, self.metrics, self.budget)
+        bench = self.bench(metrics=self.metrics, keeps_outputs=False)
+        measure_controls.main(bench=bench, output=str(self.folder / "controls.json"))
 
     def measure_speed(self):
-        generation = {"prompts": 2, "prompt_tokens": 3, "new_tokens": 3}
-        ways = {"greedy": str(self.folder / "greedy/run0.csv")}
-        output = str(self.folder / "speed.csv")
-        measure_speed.main(self.dataset, self.checkpoint, ways, 3, ("repetition",), generation, output)
+        measure_speed.main(
+            dataset_folder=self.dataset,
+            checkpoint=self.checkpoint,
+            trajectories={"greedy": self.folder / "greedy/runs.csv"},
+            levels=3,
+            metrics=("repetition",),
+            generation={"prompts": 2, "prompt_tokens": 3, "new_tokens": 3},
+            output=str(self.folder / "speed.csv"),
+        )
 
     def find_solution(self):
-        outputs = [str(self.folder / name) for name in ("solution.json", "mask.csv", "parameters.csv")]
-        way = str(self.folder / "greedy/run0.csv")
-        find_solution.main(self.dataset, self.checkpoint, way, *self.options, "greedy", 0.1, None, *outputs)
+        outputs = {"solution": "solution.json", "mask": "mask.csv", "parameters": "parameters.csv"}
+        find_solution.main(
+            checkpoint=self.checkpoint,
+            trajectory=self.folder / "greedy/runs.csv",
+            controls=self.folder / "controls.json",
+            settings={"strategy": "greedy", "tolerance": 0.1, "fixed": None, "metrics": self.metrics},
+            outputs=SimpleNamespace(**{key: self.folder / name for key, name in outputs.items()}),
+        )
 
     def export_solution(self):
+        where = {"checkpoint": self.checkpoint, "dataset_folder": self.dataset, "on": "cpu", "threads": 1}
         export_solution.main(
-            *("title", "suite", self.dataset, self.checkpoint, str(self.folder / "solution.json")),
-            *(str(self.source / "heads.json"), *self.options, 1, str(self.folder / "exported")),
-            *(str(self.folder / "latency.json"), self.metrics),
+            bench=Workbench.load(**where),
+            solution=self.folder / "solution.json",
+            heads=self.source / "heads.json",
+            title="title",
+            suite="suite",
+            seen=export_solution.seen(self.dataset),
+            outputs=SimpleNamespace(checkpoint=self.folder / "exported", latency=self.folder / "latency.json"),
         )
 
     def mask_neurons(self):
-        way, controls = str(self.folder / "neurons/run0.csv"), str(self.folder / "controls.json")
-        mask_neurons.main(self.checkpoint, way, controls, 16, 0.1, str(self.folder / "neurons.csv"))
+        mask_neurons.main(
+            checkpoint=self.checkpoint,
+            trajectory=self.folder / "neurons/runs.csv",
+            controls=self.folder / "controls.json",
+            group=16,
+            tolerance=0.1,
+            output=self.folder / "neurons.csv",
+        )
 
     def make_checkpoint(self, name="trained", source="train", killed_after=None):
         """Train or fine-tune; `killed_after` so many savings of the state."""
-        entry = {"source": source, "epochs": 2, "batch": 16, "rate": 0.001}
+        entry = {"epochs": 2, "batch": 16, "rate": 0.001}
         if source == "train":
             entry |= {"family": self.family, "layers": 2, "heads": 4, "width": 32, "feed_forward": 64}
             entry |= {"key_heads": 2} if self.family == "llama" else {}
         else:
-            entry |= {"from": {"path": self.checkpoint}, "dropout": 0.1}
+            entry |= {"path": self.checkpoint, "dropout": 0.1}
         task = "language_model" if self.writes else "classification"
         save, saved = State.save, []
 
@@ -151,9 +201,19 @@ class Jobs:
 
         State.save = kill
         try:
+            files = [f"{self.dataset}/rows.parquet", self.checkpoint]
+            params = {"state": str(self.folder / f"{name}.pt"), "checkpoint": entry, "seed": 7}
+            job = SimpleNamespace(rule="make_checkpoint", input=files, params=params, wildcards={})
+            state = State.of_job(job, {"device": checkpoints.device().type})
             make_checkpoint.main(
-                *(self.dataset, self.checkpoint, entry, 7, str(self.folder / f"{name}.state")),
-                *(str(self.folder / name), str(self.folder / f"{name}.json"), task),
+                dataset_folder=self.dataset,
+                tokenizer_folder=self.checkpoint,
+                checkpoint=entry,
+                seed=7,
+                state=state,
+                task=task,
+                attention="",
+                outputs=SimpleNamespace(checkpoint=str(self.folder / name), heads=str(self.folder / f"{name}.json")),
             )
         finally:
             State.save = save

@@ -11,8 +11,8 @@ from jobs import FAMILIES, Interrupted, Jobs, on_disk, read_json
 from support import FAMILIES as ENCODERS
 from support import OTHERS, ROOT, Tiny, copy_workflow, snakemake
 
-from benchmarks import shapes
 from gnorm import devices
+from gnorm.benchmarks import models, shapes
 from gnorm.data.rows import read
 from gnorm.engine import batches, memory
 from gnorm.engine.evaluate import Evaluation
@@ -165,9 +165,9 @@ def test_training_does_not_go_on_on_another_kind_of_device(source, tmp_path, fre
 
 
 def test_a_trajectory_does_not_go_on_on_another_kind_of_device(source, tmp_path, fresh, caplog, monkeypatch):
-    import prune_heads
+    from gnorm.pruning.runs import Steps
 
-    jobs, real, steps = Jobs(tmp_path, "bert", source), prune_heads.Progress.add, []
+    jobs, real, steps = Jobs(tmp_path, "bert", source), Steps.add, []
 
     def add(progress, *step):
         real(progress, *step)
@@ -175,7 +175,7 @@ def test_a_trajectory_does_not_go_on_on_another_kind_of_device(source, tmp_path,
         if len(steps) == 3:
             raise Interrupted
 
-    monkeypatch.setattr(prune_heads.Progress, "add", add)
+    monkeypatch.setattr(Steps, "add", add)
     with pretended.on_cpu(), pytest.raises(Interrupted):
         jobs.prune_heads()
     fresh()
@@ -256,8 +256,8 @@ def test_a_probe_goes_on_while_it_gets_faster(length, loaded, monkeypatch):
     """On a card that takes as long for 4096 tokens as for one, whatever the length of rows."""
     model, heads, _ = loaded
     monkeypatch.setattr(memory, "_measured", lambda _m, _h, inputs: (max(1, inputs["input_ids"].numel() / 4096), 1))
-    rows = shapes.rows(shapes.NARROW, 3, length)
-    assert memory.probed(model, heads, shapes.Ids(shapes.NARROW), rows) in (4096, 8192)
+    rows = models.rows(shapes.NARROW, 3, length)
+    assert memory.probed(model, heads, models.Ids(shapes.NARROW), rows) in (4096, 8192)
 
 
 def test_a_probe_stops_where_memory_would_be_full(loaded, source, tmp_path, monkeypatch, caplog):

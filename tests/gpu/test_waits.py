@@ -1,20 +1,19 @@
 """The card does not wait for the host: what makes it wait does not grow with the number of batches."""
 
-import copy
-
-import prune_heads
 import pytest
-from check_gpu import WAITS
 from jobs import CRITERIA, FAMILIES, STRATEGIES, on_disk
 
-from benchmarks.clock import own, waits
 from gnorm import scores
+from gnorm.benchmarks.card import WAITS
+from gnorm.benchmarks.clock import own, waits
 from gnorm.data.rows import read
 from gnorm.engine import batches
 from gnorm.engine.evaluate import Evaluation
 from gnorm.models import checkpoints
 from gnorm.models.heads import head_map
+from gnorm.pruning.scoring import Scorer
 from gnorm.pruning.trajectory import Stop, follow
+from gnorm.workbench import Workbench
 
 FEW, MANY = 10_000, 24  # tokens of a batch: all rows in one, or nearly every row alone
 
@@ -29,12 +28,11 @@ def model(request, tmp_path):
 
 def trajectory(model, tokens):
     """Three greedy steps: how many, with how many batches, and where the host waited."""
-    heads = head_map(model)
-    rows, evaluated = (read(model.source / "dataset", which) for which in ("calibration", "evaluation"))
-    given = (model.tokenizer, rows, evaluated, [], 0, 7, tokens)
-    score = prune_heads.Scorer(STRATEGIES["greedy"], heads, *given, device=model.device)
-    made = batches.resident(prune_heads.evaluation_batches(model.tokenizer, evaluated, score, tokens), model.device)
-    pruned = copy.deepcopy(model)
+    lists = {which: read(model.source / "dataset", which) for which in ("calibration", "evaluation")}
+    bench = Workbench(model=model, tokenizer=model.tokenizer, lists=lists, tokens=tokens)
+    heads, pruned = bench.heads, bench.copy()
+    score = Scorer(bench, heads, STRATEGIES["greedy"], seed=7)
+    made = score.evaluation_batches(bench)
     steps, limit = [], 3 * heads.layers // heads.shape[0]  # a slot of ALBERT is a head of every layer
     found = waits(
         lambda: steps.extend(follow(pruned, heads, Evaluation(made, heads, 50), score, stop=Stop(heads=limit)))

@@ -11,18 +11,20 @@ import pytest
 import torch
 import yaml
 from scipy.stats import spearmanr
-from support import ROOT
+from support import ROOT, run_of
 
 from gnorm import scores
 from gnorm.engine import batches
 from gnorm.errors import UserError
 from gnorm.figures import criteria as figure
+from gnorm.pruning import comparison
 from gnorm.resume import State
 from gnorm.scores import together
 from gnorm.settings import suites as settings
 from gnorm.statistics.curves import area
 from gnorm.statistics.results import Results, importance
 from gnorm.tables import criteria as table
+from gnorm.workbench import Workbench
 
 MODELS = {"BERT": "BERT", "ALBERT": "ALBERT"}
 CRITERIA = {*scores.names()} - {"random"}
@@ -32,25 +34,40 @@ def read(smoke, model, what):
     return pd.read_csv(smoke / f"results/smoke/{model}/criteria/{what}.csv")
 
 
+def compare(folder, target, criteria, shards=(), runs=1, state=None):
+    """The script on a model of the suite smoke; the files that it writes into `target`."""
+    files = SimpleNamespace(**{what: target / f"{what}.csv" for what in ("scores", "curves", "costs")})
+    compare_criteria.main(
+        bench=Workbench.load(dataset_folder=folder / "dataset", checkpoint=folder / "checkpoint", tokens=2048),
+        criteria=criteria,
+        levels=3,
+        runs=runs,
+        seed=2026,
+        state=state or State(target / "state.pt", {}),
+        outputs=files,
+        shards=shards,
+    )
+    return files
+
+
 def test_slots_in_order():
     values = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
-    assert compare_criteria.in_order(values, "lowest") == [(0, 1), (1, 0), (0, 0), (1, 1)]
-    assert compare_criteria.in_order(values, "highest") == [(1, 1), (0, 0), (0, 1), (1, 0)]
+    assert comparison.in_order(values, "lowest") == [(0, 1), (1, 0), (0, 0), (1, 1)]
+    assert comparison.in_order(values, "highest") == [(1, 1), (0, 0), (0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("criterion,strategy", [("gnorm", "static_gnorm"), ("entropy", "ae")])
 @pytest.mark.parametrize("run", [0, 2])
 def test_scores_and_accuracies_are_those_of_the_strategy(smoke, model, criterion, strategy, run):
-    folder = smoke / f"results/smoke/{model}/trajectories/{strategy}"
-    stored = torch.load(folder / f"run{run}.scores.pt", weights_only=True)[0]
+    steps, score_file = run_of(smoke / "results/smoke", model, strategy, run)
+    stored = torch.load(score_file, weights_only=True)[run][0]
     scores = read(smoke, model, "scores").query(f"criterion == '{criterion}' and run == {run}")
     for line in scores.itertuples():
         # Strategies score in the same batches; a pass shared with others rounds differently.
         assert line.score == pytest.approx(stored[line.layer, line.head].item(), rel=1e-4)
-    steps = pd.read_csv(folder / f"run{run}.csv")
     assert scores.sort_values("rank")[["layer", "head"]].values.tolist() == steps[["layer", "head"]][1:].values.tolist()
-    reached = dict(zip(steps["heads_left"].iloc[0] - steps["heads_left"], steps["accuracy"], strict=True))
+    reached = dict(zip(steps["heads_pruned"], steps["accuracy"], strict=True))
     curve = read(smoke, model, "curves").query(f"criterion == '{criterion}' and run == {run}")
     assert curve["heads_pruned"].iloc[0] == 0 and curve["fraction_pruned"].iloc[-1] == 1
     assert [reached[pruned] for pruned in curve["heads_pruned"]] == curve["accuracy"].tolist()
@@ -81,8 +98,8 @@ def test_every_criterion_ranks_every_head(smoke):
 
 def test_criteria_of_a_pass_are_scored_together():
     costs = {"gnorm": (1, 1), "hybrid": (2, 1), "shapley": (31, 0), "magnitude": (0, 0), "fisher": (1, 1)}
-    assert compare_criteria.parts(costs) == [["gnorm", "magnitude", "fisher"], ["shapley"], ["hybrid"]]
-    assert compare_criteria.parts({"shapley": (31, 0)}) == [["shapley"]]
+    assert comparison.parts(costs) == [["gnorm", "magnitude", "fisher"], ["shapley"], ["hybrid"]]
+    assert comparison.parts({"shapley": (31, 0)}) == [["shapley"]]
 
 
 def test_a_hybrid_takes_the_scores_of_its_members(smoke, tmp_path, monkeypatch):
@@ -93,10 +110,8 @@ def test_a_hybrid_takes_the_scores_of_its_members(smoke, tmp_path, monkeypatch):
     monkeypatch.setattr("gnorm.scores.hybrid.of_all", together.of_all)
     members = {"shapley": {"permutations": 2}, "fisher": {}, "entropy": {"epsilon": 1e-7, "variant": "C"}}
     hybrid = {"of": {"shapley": 1, "fisher": 1, "entropy": -1}, "combine": "sum", "members": members}
-    files = SimpleNamespace(**{what: tmp_path / f"{what}.csv" for what in ("scores", "curves", "costs")})
     shards = sorted((folder / "entropy/shards").glob("*.pt"))
-    where = (str(folder / "dataset"), folder / "checkpoint", shards, {"hybrid": hybrid, **members})
-    compare_criteria.main(*where, 3, 1, 2026, 2048, None, 0, tmp_path / "state.pt", files)
+    files = compare(folder, tmp_path, {"hybrid": hybrid, **members}, shards)
     assert scored == [["fisher"], ["shapley"], ["hybrid"], ["entropy"]]
     found = pd.read_csv(files.scores).set_index(["criterion", "layer", "head"])["score"].sort_index()
     ranks = {name: found[name].rank() for name in members}
@@ -105,11 +120,9 @@ def test_a_hybrid_takes_the_scores_of_its_members(smoke, tmp_path, monkeypatch):
 
 
 def test_shards_of_another_model_are_refused(smoke, tmp_path):
-    folder, outputs = smoke / "results/smoke/BERT", SimpleNamespace(scores="", curves="", costs="")
     shards = sorted((smoke / "results/smoke/ALBERT/entropy/shards").glob("*.pt"))
-    where = (str(folder / "dataset"), folder / "checkpoint", shards, {"entropy": {}}, 3, 1, 2026, 2048, None, 0)
     with pytest.raises(UserError, match="another model"):
-        compare_criteria.main(*where, tmp_path / "state.pt", outputs)
+        compare(smoke / "results/smoke/BERT", tmp_path, {"entropy": {}}, shards)
 
 
 @pytest.mark.parametrize("criterion", ["leave_one_out", "magnitude"])
@@ -128,20 +141,7 @@ def test_a_criterion_gets_the_batches_it_asks_for(smoke, tmp_path, monkeypatch, 
     monkeypatch.setattr(
         module, "score", lambda model, heads, given, **k: scored.append(given) or own(model, heads, given, **k)
     )
-    files = SimpleNamespace(**{what: tmp_path / f"{what}.csv" for what in ("scores", "curves", "costs")})
-    where = (
-        str(folder / "dataset"),
-        folder / "checkpoint",
-        [],
-        {"gnorm": {}, criterion: {}},
-        3,
-        1,
-        2026,
-        2048,
-        None,
-        0,
-    )
-    compare_criteria.main(*where, tmp_path / "state.pt", files)
+    compare(folder, tmp_path, {"gnorm": {}, criterion: {}})
     assert len(made) == len(scored) == 1 and scored[0] is made[0] and len(made[0]) > 8
 
 
@@ -167,32 +167,34 @@ def test_a_comparison_goes_on_from_everywhere(smoke, tmp_path, monkeypatch, capl
     folder, saved = smoke / "results/smoke/BERT", 2 * (5 + 12 * 3)  # parts of a run, and levels of its criteria
     config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"suite": "smoke"}
     criteria = settings.load(config, ROOT)["compare"]
-    monkeypatch.setattr(compare_criteria, "State", Fragile)
     scored = []
-    score_part = compare_criteria.score_part
-    monkeypatch.setattr(compare_criteria, "score_part", lambda *given: scored.append(given) or score_part(*given))
+    score_part = comparison.score_part
+    monkeypatch.setattr(comparison, "score_part", lambda *given: scored.append(given) or score_part(*given))
 
-    def compare(name, left):
-        Fragile.left, files = left, {what: tmp_path / f"{name}.{what}.csv" for what in ("scores", "curves", "costs")}
+    def cut_after(name, left, runs=2):
+        Fragile.left = left
         shards = sorted((folder / "entropy/shards").glob("*.pt"))
-        where = (str(folder / "dataset"), folder / "checkpoint", shards, criteria, 3, 2, 2026, 2048, None, 0)
-        compare_criteria.main(*where, tmp_path / f"{name}.pt", SimpleNamespace(**files))
-        return {what: path.read_bytes() for what, path in files.items()}
+        state = Fragile(tmp_path / name / "state.pt", {})
+        files = compare(folder, tmp_path / name, criteria, shards, runs=runs, state=state)
+        return {what: path.read_bytes() for what, path in vars(files).items()}
 
-    whole = compare("whole", -1)
+    whole = cut_after("whole", -1)
     assert Fragile.left == -1 - saved and len(scored) == 2 * 5
     for cut in (1, 2, 7, saved // 2, saved - 1, saved):
         with pytest.raises(Killed):
-            compare(f"cut{cut}", cut)
+            cut_after(f"cut{cut}", cut)
         scored.clear()
-        assert compare(f"cut{cut}", -1) == whole
+        assert cut_after(f"cut{cut}", -1) == whole
         assert Fragile.left == -1 - (saved - cut) and len(scored) < 2 * 5  # what was done is not done again
     assert "goes on after" in caplog.text
-    record_property("tried", 6)
+    cut_after("more", -1, runs=1)
+    scored.clear()
+    assert cut_after("more", -1) == whole and len(scored) == 5  # more runs go on from those there are
+    record_property("tried", 7)
 
 
 def test_the_table(smoke):
-    results = Results(smoke / "results/smoke", MODELS, {"random": {"score": "random"}}, table.NEEDS)
+    results = Results(smoke / "results/smoke", MODELS, {"random": {"drawn": True}}, table.NEEDS)
     made = table.make(results, {})
     assert made["criterion"].tolist()[-1] == "random" and len(made) == 2 * (len(CRITERIA) + 1)
     curve = read(smoke, "BERT", "curves").query("criterion == 'fisher'")

@@ -1,45 +1,21 @@
 """The pruned solution as a checkpoint of its own, loaded by a process that has transformers and nothing of ours."""
 
-import json
 import re
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import export_solution
 import pandas as pd
 import pytest
 import torch
-from support import FAMILIES, planned
+from support import FAMILIES, in_a_fresh_process, planned
 
 from gnorm.data.rows import read
 from gnorm.engine import batches
 from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints, surgery
 from gnorm.models.heads import head_map
-
-PREDICT = """
-import json, sys
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-folder, rows = sys.argv[1], json.load(open(sys.argv[2]))
-torch.set_num_threads(1)
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-with torch.inference_mode():
-    logits = [model(**tokenizer(*texts, truncation=True, return_tensors="pt")).logits[0].tolist() for texts in rows]
-assert not [name for name in sys.modules if name.split(".")[0] in ("gnorm", "textpruner")]
-print(json.dumps({"logits": logits, "parameters": sum(p.numel() for p in model.parameters())}))
-"""
-
-
-def in_a_fresh_process(folder, rows, tmp_path):
-    """Logits and parameters of a checkpoint, one row at a time; -I keeps this project off the path."""
-    texts = [[row["text"], *([row["pair"]] if row["pair"] is not None else [])] for row in rows]
-    (tmp_path / "texts.json").write_text(json.dumps(texts))
-    command = [sys.executable, "-I", "-c", PREDICT, str(folder), str(tmp_path / "texts.json")]
-    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr[-3000:]
-    return json.loads(made.stdout)
+from gnorm.pruning import exports
+from gnorm.workbench import Workbench
 
 
 def logits(model, made):
@@ -90,21 +66,19 @@ def test_every_family_also_with_a_layer_that_has_no_head_left(family, make_tiny,
     sizes = [sum(p.numel() for p in model.parameters()) for model in (tiny.model, pruned)]
     solution = {"strategy": "greedy_gnorm", "chosen": "automatic", "heads": tiny.heads.total}
     solution |= {"heads_pruned": tiny.heads.total - tiny.heads.left(pruned), "pruned_slots": slots}
-    solution |= {"before": {"parameters": sizes[0]}, "after": {"parameters": sizes[1]}}
+    measured = {"accuracy": 0.5, "correct": 6, "evaluated": 12, "metrics": {"loss": 0.25}}
+    points = ("before", sizes[0]), ("after", sizes[1])
+    solution |= {name: measured | {"parameters": size, "megabytes": size / 2**18} for name, size in points}
     write_json(tmp_path / "solution.json", solution)
     write_json(tmp_path / "heads.json", {"shared": [list(block.layers) for block in tiny.heads.blocks]})
     export_solution.main(
-        "A model",
-        "test",
-        str(tmp_path),
-        tmp_path / "whole",
-        tmp_path / "solution.json",
-        tmp_path / "heads.json",
-        500,
-        None,
-        1,
-        tmp_path / "out",
-        tmp_path / "latency.json",
+        bench=Workbench.load(dataset_folder=tmp_path, checkpoint=tmp_path / "whole", tokens=500, threads=1, on="cpu"),
+        solution=tmp_path / "solution.json",
+        heads=tmp_path / "heads.json",
+        title="A model",
+        suite="test",
+        seen=export_solution.seen(tmp_path),
+        outputs=SimpleNamespace(checkpoint=tmp_path / "out", latency=tmp_path / "latency.json"),
     )
     found = in_a_fresh_process(tmp_path / "out", rows, tmp_path)
     expected = logits(pruned, batches.make(tiny.tokenizer, rows, 500))
@@ -112,6 +86,7 @@ def test_every_family_also_with_a_layer_that_has_no_head_left(family, make_tiny,
     assert found["parameters"] == sizes[1] < sizes[0]
     card = (tmp_path / "out/README.md").read_text()
     assert f"| parameters | {sizes[0]:,} | {sizes[1]:,} |" in card
+    assert "| correct, of 12 rows | 6 | 6 |" in card and "| loss | 0.25 | 0.25 |" in card
     assert "Of the rows that accuracy is measured on, 1 were also trained or scored on" in card
     assert "| 0-2, which share weights | 1, 2, 3 | 1 |" in card or "| 2 | 0, 1, 2, 3 | 0 |" in card
 
@@ -119,9 +94,9 @@ def test_every_family_also_with_a_layer_that_has_no_head_left(family, make_tiny,
 def test_a_saved_model_that_is_another_is_not_kept(make_tiny):
     tiny, other = make_tiny("bert"), make_tiny("bert", seed=1)
     made = tiny.batches(6)
-    export_solution.check_same(tiny.model, tiny.model, made)
+    exports.check_same(tiny.model, tiny.model, made)
     with pytest.raises(RuntimeError, match="the saved model's logits are off by"):
-        export_solution.check_same(other.model, tiny.model, made)
+        exports.check_same(other.model, tiny.model, made)
 
 
 @pytest.mark.parametrize("model", ["BERT", "ALBERT"])

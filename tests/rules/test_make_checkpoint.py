@@ -3,13 +3,12 @@
 import copy
 from dataclasses import replace
 
-import make_checkpoint
 import pandas as pd
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
-from support import FAMILIES, OTHERS, copy_workflow, planned, snakemake
+from support import FAMILIES, OTHERS, copy_workflow, make_checkpoint, planned, snakemake
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -23,11 +22,13 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from gnorm import families
 from gnorm.engine import training
 from gnorm.errors import UserError
 from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints, export, surgery
-from gnorm.models.heads import LAYOUTS, Block, HeadMap, head_map, keep
+from gnorm.models.heads import Block, HeadMap, head_map, keep
+from gnorm.resume import State
 
 CLASSES = ["no", "yes"]
 
@@ -51,10 +52,10 @@ def pretrained(make_tiny, tmp_path):
 
 
 def entry(folder, **changes):
-    return {"from": {"path": str(folder)}, "epochs": 1, "batch": 8, "rate": 1e-12, "dropout": 0.1} | changes
+    return {"path": str(folder), "epochs": 1, "batch": 8, "rate": 1e-12, "dropout": 0.1} | changes
 
 
-@pytest.mark.parametrize("family", LAYOUTS)
+@pytest.mark.parametrize("family", families.names())
 def test_it_starts_from_the_pretrained_layers_and_a_new_head(family, pretrained):
     folder, tokenizer, rows = pretrained(family)
     model = training.finetune(entry(folder), tokenizer, rows, CLASSES, 1)
@@ -140,9 +141,9 @@ def test_the_script_saves_it_with_its_heads(pretrained, tmp_path):
     pd.DataFrame(rows).to_parquet(data / "rows.parquet")
     write_json(data / "splits.json", {"classes": CLASSES, "train": list(range(16)), "evaluation": [16]})
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    made = entry(folder) | {"source": "finetune"}
-    make_checkpoint.main(
-        str(data), tmp_path / "tokenizer", made, 1, tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json"
+    made = entry(folder)
+    make_checkpoint(
+        data, tmp_path / "tokenizer", made, tmp_path / "out", tmp_path / "heads.json", State(tmp_path / "state.pt", {})
     )
     model, _ = checkpoints.load(tmp_path / "out", on="cpu")
     assert model.config.num_labels == 2 and '"total": 8' in (tmp_path / "heads.json").read_text()
@@ -223,10 +224,9 @@ def test_a_family_that_is_searched_for_can_be_fine_tuned(make_tiny, tmp_path):
     write_json(data / "splits.json", {"classes": CLASSES, "train": list(range(16)), "evaluation": [16]})
     tiny_opt(len(tiny.tokenizer)).model.save_pretrained(folder)
     tiny.tokenizer.save_pretrained(folder)
-    made = entry(folder) | {"source": "finetune"}
-    make_checkpoint.main(
-        str(data), folder, made, 1, tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json", attention="ae"
-    )
+    made = entry(folder)
+    state = State(tmp_path / "state.pt", {})
+    make_checkpoint(data, folder, made, tmp_path / "out", tmp_path / "heads.json", state, attention="ae")
     model, _ = checkpoints.load(tmp_path / "out", on="cpu")
     assert head_map(model).total == 8 and model.config.dropout == model.config.attention_dropout == 0.1
 
@@ -246,8 +246,8 @@ def taken(make_tiny, tmp_path):
         model.save_pretrained(folder)
         tiny.tokenizer.save_pretrained(folder)
         entry |= {"source": "local", "path": str(folder)}
-        files = tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json"
-        make_checkpoint.main(str(data), tmp_path / "tokenizer", entry, 1, *files, "classification", attention)
+        outputs = tmp_path / "out", tmp_path / "heads.json"
+        make_checkpoint(data, tmp_path / "tokenizer", entry, *outputs, attention=attention)
         return checkpoints.load(tmp_path / "out", on="cpu")[0]
 
     make.words = len(tiny.tokenizer)
@@ -322,9 +322,9 @@ def test_the_tokenizer_is_kept_as_it_came(tmp_path):
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "own")
     tokenizer.save_pretrained(tmp_path / "own")
     write_json(tmp_path / "splits.json", {"classes": []})
-    files = tmp_path / "state.pt", tmp_path / "out", tmp_path / "heads.json"
+    outputs = tmp_path / "out", tmp_path / "heads.json"
     entry = {"source": "local", "path": str(tmp_path / "own")}
-    make_checkpoint.main(str(tmp_path), tmp_path / "own", entry, 1, *files, "language_model")
+    make_checkpoint(tmp_path, tmp_path / "own", entry, *outputs, task="language_model")
     _, kept = checkpoints.load(tmp_path / "out", on="cpu")
     assert kept("a cat sat")["input_ids"] == [0, 1, 2] and kept.decode([0, 1], skip_special_tokens=True) == "a cat"
 

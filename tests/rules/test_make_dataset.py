@@ -2,15 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 
-import make_dataset
 import pytest
-from support import ROOT
+from support import make_dataset, run_python
 from transformers import AutoTokenizer
 
+from gnorm import families
 from gnorm.data import corpora, prepare, tokenizers
 from gnorm.data.rows import NO_CLASS, read
 from gnorm.engine import batches
@@ -139,62 +137,62 @@ def test_classes_named_by_the_model(make_tiny, tmp_path):
     dataset = FILE | {"path": str(tmp_path / "rows.csv"), "classes": "model", "order": "as_is"}
     checkpoint = {"source": "local", "path": str(tmp_path / "model")}
     counts = COUNTS | {"train": 0, "calibration": 4, "evaluation": "same"}
-    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "summary.html", "tokenizer")]
-    make_dataset.main("BERT", dataset, checkpoint, counts, 1, *paths)
-    assert json.loads(paths[1].read_text())["classes"] == ["yes", "no", "maybe"]
+    files = make_dataset(dataset, checkpoint, counts, tmp_path)
+    assert json.loads(files["splits"].read_text())["classes"] == ["yes", "no", "maybe"]
     assert [row["label"] for row in read(tmp_path, "calibration")] == [1, 0, NO_CLASS, 2]
     (tmp_path / "model/config.json").write_text("{}")
     with pytest.raises(UserError, match=r"does not name its classes \(id2label\): list `classes:`"):
         prepare.model_classes(tmp_path / "model")
 
 
-TASKS = dict(zip(tokenizers.FAMILIES, (*NAMES, "letters", "letters"), strict=True))
+TASKS = dict(
+    zip(("bert", "albert", "roberta", "xlm-roberta", "gpt2", "llama"), (*NAMES, "letters", "letters"), strict=True)
+)
 
 
 @pytest.fixture(scope="module")
 def built_elsewhere() -> dict:
     """Every family's tokenizer from another process, which hashes differently and trains in parallel."""
     program = f"""
-import json, sys
-sys.path.insert(0, "scripts")
+import json
 from gnorm.data import corpora, tokenizers
 built = {{}}
 for family, name in {TASKS!r}.items():
     texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in corpora.draw(name, 300, seed=0)]
-    built[family] = json.loads(tokenizer.train(family, texts, 600, 40).backend_tokenizer.to_str())
+    built[family] = json.loads(tokenizers.train(family, texts, 600, 40).backend_tokenizer.to_str())
 print(json.dumps(built))
 """
-    environment = os.environ | {"TOKENIZERS_PARALLELISM": "true", "PYTHONHASHSEED": "7"}
-    command = [sys.executable, "-c", program]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=True)
+    made = run_python(program, TOKENIZERS_PARALLELISM="true", PYTHONHASHSEED="7")
+    assert made.returncode == 0, made.stderr
     return json.loads(made.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("family", tokenizers.FAMILIES)
+@pytest.mark.parametrize("family", families.trainable())
 def test_tokenizers_load_and_repeat(family, tmp_path, built_elsewhere):
     rows = corpora.draw(TASKS[family], 300, seed=0)
     texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in rows]
     built = tokenizers.train(family, texts, 600, 40)
     built.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert type(loaded) is tokenizers.FAMILIES[family].wrapper and len(loaded) <= 600
+    assert type(loaded).__name__ == families.load(family).scratch.tokenizer.wrapper and len(loaded) <= 600
     assert loaded.unk_token_id not in loaded(rows[0]["text"])["input_ids"][1:-1]  # GPT-2's is also that of the ends
     pair = loaded("one text", "another")["input_ids"]
     assert pair == built("one text", "another")["input_ids"]
-    assert family in ("gpt2", "llama") or pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
+    assert families.load(family).decoder or pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
     assert json.loads(built.backend_tokenizer.to_str()) == built_elsewhere[family]
 
 
 def test_the_rule_writes_what_people_read(tmp_path):
     dataset = {"source": "generated", "corpus": "inference", "order": "as_is"}
     checkpoint = {"source": "train", "family": "albert", "vocabulary": 200, "length": 12}
-    paths = [tmp_path / n for n in ("rows.parquet", "splits.json", "summary.md", "summary.html", "tokenizer")]
-    make_dataset.main("ALBERT", dataset, checkpoint, COUNTS, 1, *paths)
-    assert [row["row"] for row in read(tmp_path, "calibration")] == json.loads(paths[1].read_text())["calibration"]
-    text = paths[2].read_text()
+    files = make_dataset(dataset, checkpoint, COUNTS, tmp_path, "ALBERT")
+    assert [row["row"] for row in read(tmp_path, "calibration")] == json.loads(files["splits"].read_text())[
+        "calibration"
+    ]
+    text = files["summary"].read_text()
     for expected in ("| calibration | 30 |", "share 0 rows", "| neutral | 1 |", "longer than the 12 tokens", " / "):
         assert expected in text
-    assert AutoTokenizer.from_pretrained(paths[4]).model_max_length == 12
+    assert AutoTokenizer.from_pretrained(files["tokenizer"]).model_max_length == 12
 
 
 @pytest.mark.parametrize("family,limit", [("bert", 52), ("albert", 52), ("roberta", 50), ("xlm-roberta", 50)])

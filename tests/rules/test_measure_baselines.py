@@ -3,6 +3,7 @@
 import measure_baselines
 import pandas as pd
 import pytest
+from support import run_of
 
 from gnorm.files import read_json, write_json
 from gnorm.statistics import baselines
@@ -32,7 +33,7 @@ def test_both_are_measured_on_the_lists_of_the_dataset(tmp_path):
     )
     pd.DataFrame(made).to_parquet(tmp_path / "rows.parquet")
     write_json(tmp_path / "splits.json", {"train": [0, 1, 2, 3], "evaluation": [4, 5]})
-    measure_baselines.main(str(tmp_path), 1, tmp_path / "baselines.json")
+    measure_baselines.main(dataset_folder=str(tmp_path), seed=1, output=tmp_path / "baselines.json")
     found = read_json(tmp_path / "baselines.json")
     assert (found["trained"], found["evaluated"]) == (4, 2)
     assert found["majority"] == 0.5 and found["bag_of_words"] == 1.0
@@ -42,7 +43,7 @@ def test_the_table_says_whether_the_model_beats_both(smoke):
     table = pd.read_csv(smoke / "results/smoke/tables/baselines.csv").set_index("model")
     for model in ("BERT", "ALBERT"):
         found = read_json(smoke / f"results/smoke/{model}/baselines.json")
-        reached = pd.read_csv(smoke / f"results/smoke/{model}/trajectories/ae/run0.csv")["accuracy"].iloc[0]
+        reached = run_of(smoke / "results/smoke", model, "ae")[0]["accuracy"].iloc[0]
         assert table.loc[model, "model (%)"] == pytest.approx(100 * reached)
         better = reached > max(found["majority"], found["bag_of_words"])
         assert table.loc[model, "beats both"] == ("yes" if better else "no")

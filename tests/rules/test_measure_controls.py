@@ -6,7 +6,7 @@ import json
 import measure_controls
 import pandas as pd
 import pytest
-from support import FAMILIES, OTHERS, on_disk
+from support import FAMILIES, OTHERS, on_disk, run_of
 
 from gnorm.engine import batches
 from gnorm.engine.evaluate import Evaluation
@@ -15,15 +15,22 @@ from gnorm.models.accounting import count
 from gnorm.models.gates import Gates
 from gnorm.models.heads import keep
 from gnorm.models.neurons import neuron_map
+from gnorm.pruning import controls
+from gnorm.workbench import Workbench
 
 NAMES = ["nothing", "all heads", "all neurons", "heads and neurons"]
+
+
+def measure(folder, **settings):
+    where = {"dataset_folder": folder / "dataset", "checkpoint": folder / "checkpoint"}
+    bench = Workbench.load(**where, tokens=100, memory_mb=4000, keeps_outputs=False, **settings)
+    measure_controls.main(bench=bench, output=folder / "controls.json")
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
 def test_controls_are_those_of_gates(family, make_tiny, tmp_path):
     case = on_disk(make_tiny(family), tmp_path)
-    where = tmp_path / "dataset", tmp_path / "checkpoint"
-    measure_controls.main(*where, 100, 4000, tmp_path / "controls.json", ["loss"])
+    measure(tmp_path, metrics=["loss"])
     found = read_json(tmp_path / "controls.json")
     made, neurons = batches.make(case.tokenizer, case.rows[4:24], 100), neuron_map(case.model, 16)
     removed = dict(zip(NAMES, ([], [case.heads], [neurons], [case.heads, neurons]), strict=True))
@@ -48,8 +55,8 @@ def test_controls_are_those_of_gates(family, make_tiny, tmp_path):
 def test_without_a_map_of_neurons_there_are_the_controls_of_heads(make_tiny, tmp_path, monkeypatch, caplog):
     """As for a family whose heads were searched for."""
     on_disk(make_tiny("bert"), tmp_path)
-    monkeypatch.setattr(measure_controls, "known", lambda model: False)
-    measure_controls.main(tmp_path / "dataset", tmp_path / "checkpoint", 100, 4000, tmp_path / "controls.json")
+    monkeypatch.setattr(controls, "known", lambda model: False)
+    measure(tmp_path)
     assert list(read_json(tmp_path / "controls.json")) == NAMES[:2]
     assert "not known where a model of type bert has its neurons" in caplog.text
 
@@ -61,7 +68,7 @@ def test_neurons_are_those_of_the_model_whatever_a_head_map_says(make_tiny, tmp_
     assert given.inner == 128 and case.heads.inner == 64
     keep(case.model, given)
     case = on_disk(case, tmp_path)
-    measure_controls.main(tmp_path / "dataset", tmp_path / "checkpoint", 100, 4000, tmp_path / "controls.json")
+    measure(tmp_path)
     assert list(read_json(tmp_path / "controls.json")) == NAMES
     assert neuron_map(case.model, 0).width == 64
 
@@ -71,7 +78,7 @@ def test_the_table_of_controls(smoke):
     assert table.index.tolist() == [(model, name) for model in ("BERT", "ALBERT") for name in NAMES]
     for model in ("BERT", "ALBERT"):
         found = json.loads((smoke / f"results/smoke/{model}/controls.json").read_text())
-        raw = pd.read_csv(smoke / f"results/smoke/{model}/trajectories/ae/run0.csv")
+        raw = run_of(smoke / "results/smoke", model, "ae")[0]
         for name, step in (("nothing", 0), ("all heads", -1)):
             assert table.loc[(model, name), "loss"] == pytest.approx(raw["loss"].iloc[step], rel=1e-4)
             assert table.loc[(model, name), "accuracy (%)"] == pytest.approx(100 * raw["accuracy"].iloc[step])

@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from support import copy_workflow, planned, snakemake
+from support import copy_workflow, planned, run_of, snakemake
 
 from gnorm import tables
 from gnorm.engine import speed
 from gnorm.engine.metrics import METRICS
 from gnorm.errors import UserError
+from gnorm.pruning import speeds
 from gnorm.statistics.results import Results
 from gnorm.tables import speed as table
 
@@ -88,8 +89,8 @@ def test_speeds_are_of_run_0_and_of_pruned_models(both):
         assert set(found["strategy"]) == {"greedy_gnorm", "ae"} and len(found) == 10
         assert ("text" in found) == writes and (found["tokens_per_second"] > 0).all()
         for strategy, part in found.groupby("strategy"):
-            steps = pd.read_csv(both / f"results/both/{model}/trajectories/{strategy}/run0.csv")
-            sizes = steps.set_index(steps["heads_left"].iloc[0] - steps["heads_left"])["parameters"]
+            steps = run_of(both / "results/both", model, strategy)[0]
+            sizes = steps.set_index("heads_pruned")["parameters"]
             assert part["parameters"].tolist() == sizes[part["heads_pruned"]].tolist()
             assert (part["tokens_per_second"] * part["seconds"] / part["tokens"] - 1).abs().max() < 1e-4
             assert (part["lowest_tokens_per_second"] <= part["tokens_per_second"]).all()
@@ -201,16 +202,16 @@ def test_a_tokenizer_that_gives_segments_gives_them_where_the_model_writes(make_
 def test_a_trajectory_that_ended_early_is_followed_to_its_end(make_tiny):
     tiny = make_tiny("bert")
     order = [(0, 1), (1, 2), (2, 0)]
-    found = list(measure_speed.sweep(tiny.model, tiny.heads, order, [0, 2, 3, 9]))
+    found = list(speeds.sweep(tiny.model, tiny.heads, order, [0, 2, 3, 9]))
     assert [len(gone) for gone, _ in found] == [0, 2, 3]
     assert tiny.heads.left(found[-1][1]) == 9 and tiny.heads.kept(tiny.model).all()
 
 
 def test_texts_without_words_have_no_quality():
     wanted = [name for name, metric in METRICS.items() if metric.of_words]
-    found = measure_speed.quality(["", "a a", "a b"], wanted)
+    found = speeds.quality(["", "a a", "a b"], wanted)
     assert {name: found[name] for name in wanted} == {"lexical_diversity": 0.75, "repetition": 0.5}
-    found = measure_speed.quality([""], wanted)
+    found = speeds.quality([""], wanted)
     assert all(found[name] != found[name] for name in wanted)
 
 
@@ -219,15 +220,15 @@ def test_how_much_there_was_to_judge_is_said():
     wanted = [name for name, metric in METRICS.items() if metric.of_words]
     amounts = ("words", "texts", "texts_judged")
     for texts, said in (([".", ".", ". ."], (4 / 3, 3, 1)), (["a b c", "", "a"], (4 / 3, 3, 1)), (["."], (1, 1, 0))):
-        found = measure_speed.quality(texts, wanted)
+        found = speeds.quality(texts, wanted)
         assert [found[name] for name in amounts] == pytest.approx(said, rel=1e-5)
     assert found["lexical_diversity"] == 1 and math.isnan(found["repetition"])
-    assert measure_speed.quality(["a b"], [])["words"] == 2
+    assert speeds.quality(["a b"], [])["words"] == 2
 
 
 def test_a_rate_is_of_the_median_round_and_spans_all_of_them():
     seconds = [9.0, 0.5, 2.0, 1.0, 4.0]
-    found = measure_speed.rate([speed.Measured(10, one) for one in seconds])
+    found = speeds.rate([speed.Measured(10, one) for one in seconds])
     assert found == {
         "tokens": 10,
         "seconds": 2.0,
@@ -325,12 +326,21 @@ def test_the_file_has_the_median_round_without_warming_up(clock, make_tiny, monk
     monkeypatch.setattr(speed, "generate", generate)
     monkeypatch.setattr(measure_speed.checkpoints, "load", lambda folder: (tiny.model, tiny.tokenizer))
     monkeypatch.setattr(measure_speed, "read", lambda folder, which: tiny.rows)
-    step = {"step": [0, 1], "layer": [None, 0], "head": [None, 0], "heads_left": [12, 11]}
+    step = {"run": 0, "step": [0, 1], "layer": [None, 0], "head": [None, 0]}
+    step |= {"heads_pruned": [0, 1], "heads_left": [12, 11]}
     columns = dict.fromkeys(("accuracy", "correct", "evaluated", "parameters", "seconds"), 1)
-    pd.DataFrame(step | columns).to_csv(tmp_path / "run0.csv", index=False)
+    pd.DataFrame(step | columns).to_csv(tmp_path / "0-0.csv", index=False)
     sizes = {"prompts": 2, "prompt_tokens": 4, "new_tokens": 6}
     output = tmp_path / "speed.csv"
-    measure_speed.main("", "", {"ae": tmp_path / "run0.csv"}, 2, ["tokens_per_second"], sizes, output)
+    measure_speed.main(
+        dataset_folder="",
+        checkpoint="",
+        trajectories={"ae": tmp_path / "0-0.csv"},
+        levels=2,
+        metrics=["tokens_per_second"],
+        generation=sizes,
+        output=output,
+    )
     (row,) = pd.read_csv(output).to_dict("records")  # with all heads; the trajectory ended before the other level
     assert (row["tokens"], row["seconds"], row["tokens_per_second"], row["texts"]) == (12, 0.3, 40.0, 2)
     assert row["lowest_tokens_per_second"] == pytest.approx(12 / 0.9, rel=1e-5)

@@ -2,7 +2,6 @@
 
 import copy
 
-import prune_heads
 import pytest
 import torch
 from scipy.stats import kendalltau
@@ -12,6 +11,7 @@ from gnorm import scores as criteria
 from gnorm.data.rows import resample
 from gnorm.engine.evaluate import Evaluation
 from gnorm.models import surgery
+from gnorm.pruning.scoring import Scorer
 from gnorm.pruning.trajectory import Stop, choose, follow, replay
 from gnorm.scores import gnorm
 
@@ -36,6 +36,7 @@ def test_visits_every_head_once_and_replays(tiny):
     slots = tiny.heads.shape[0] * tiny.heads.heads
     assert len(set(order)) == len(order) == slots == len(taken)
     assert steps[0][0].layer is None and steps[-1][0].heads_left == 0
+    assert all(s.heads_pruned == tiny.heads.total - s.heads_left for s, _ in steps)
     evaluation = Evaluation(tiny.batches(20), tiny.heads)
     replayed = list(replay(copy.deepcopy(tiny.model), tiny.heads, evaluation, order, range(slots + 1)))
     assert [measured.correct for _, measured in replayed] == [s.correct for s, _ in steps]
@@ -153,11 +154,9 @@ def settings(score="gnorm", rescore="every_step", **own):
 
 def trajectory(tiny, strategy, rows, evaluated, run_number=0, memory_mb=0):
     """A trajectory as the rule makes it, and how many rows each forward pass had."""
-    model, passes = copy.deepcopy(tiny.model), []
-    score = prune_heads.Scorer(strategy, tiny.heads, tiny.tokenizer, rows, evaluated, [], run_number, 1, 200)
-    evaluation = Evaluation(
-        prune_heads.evaluation_batches(tiny.tokenizer, evaluated, score, 200), tiny.heads, memory_mb
-    )
+    model, passes, bench = copy.deepcopy(tiny.model), [], tiny.bench(rows, evaluated)
+    score = Scorer(bench, tiny.heads, strategy, run=run_number, seed=1)
+    evaluation = Evaluation(score.evaluation_batches(bench), tiny.heads, memory_mb)
     model.register_forward_pre_hook(lambda _m, _a, k: passes.append(len(k["input_ids"])), with_kwargs=True)
     return list(follow(model, tiny.heads, evaluation, score, "lowest", strategy["rescore"])), passes
 
@@ -176,13 +175,13 @@ def test_scoring_evaluates_the_rows_it_shares(make_tiny, granularity, run_number
     drawn = len({i for i, weight in enumerate(resample(12, run_number, 1)) if weight})
     scored = 12 if granularity == "batch" else drawn
     assert sum(passes) == 12 * scored + 12 * (12 - drawn) + 12  # 12 scorings, 12 + 1 evaluations of the rest
-    original = prune_heads.Scorer.__init__
+    original = Scorer.__init__
 
-    def unshared(self, *arguments):
-        original(self, *arguments)
+    def unshared(self, *arguments, **settings):
+        original(self, *arguments, **settings)
         self.shared = {}
 
-    monkeypatch.setattr(prune_heads.Scorer, "__init__", unshared)
+    monkeypatch.setattr(Scorer, "__init__", unshared)
     alone, more = trajectory(tiny, strategy, rows, rows, run_number)
     assert sum(more) == 12 * scored + 13 * 12
     assert numbers(shared) == numbers(alone)
@@ -209,7 +208,7 @@ def test_rows_are_shared_by_name_not_by_place(make_tiny):
 def test_a_score_taken_once_does_not_evaluate(make_tiny):
     tiny = make_tiny("bert")
     rows = [row for row in tiny.rows if row["label"] >= 0][:6]
-    score = prune_heads.Scorer(settings(rescore="never"), tiny.heads, tiny.tokenizer, rows, rows, [], 0, 1, 200)
+    score = Scorer(tiny.bench(rows, rows), tiny.heads, settings(rescore="never"))
     assert score.shared == {}
 
 
@@ -237,7 +236,7 @@ def test_bfloat16_is_announced_and_accuracy_stays_in_float32(make_tiny, caplog, 
 
     monkeypatch.setattr(gnorm, "squared_norms", spy)
     strategy = settings(precision="bfloat16")
-    score = prune_heads.Scorer(strategy, tiny.heads, tiny.tokenizer, rows, rows, [], 0, 1, 200)
+    score = Scorer(tiny.bench(rows, rows), tiny.heads, strategy, seed=1)
     assert score.shared == {}
     rounded, known = score(tiny.model)
     assert kinds == {torch.bfloat16} and not known
@@ -297,9 +296,9 @@ def four_slots(request):
 def test_every_criterion_in_any_direction_and_rescoring(four_slots, name, prune, rescore, scored):
     model, heads, rows = copy.deepcopy(four_slots.model), four_slots.heads, four_slots.rows
     strategy = {"score": name, "prune": prune, "rescore": rescore, "settings": SMALL.get(name, {})}
-    score = prune_heads.Scorer(strategy, heads, four_slots.tokenizer, rows[:3], rows[1:], [], 0, 1, 200)
-    made = prune_heads.evaluation_batches(four_slots.tokenizer, rows[1:], score, 200)
-    steps = list(follow(model, heads, Evaluation(made, heads), score, prune, rescore))
+    bench = four_slots.bench(rows[:3], rows[1:])
+    score = Scorer(bench, heads, strategy, seed=1)
+    steps = list(follow(model, heads, Evaluation(score.evaluation_batches(bench), heads), score, prune, rescore))
     assert [step.step for step, taken in steps if taken is not None] == scored
     order = [(step.layer, step.head) for step, _ in steps[1:]]
     assert sorted(order) == [(row, head) for row in range(heads.shape[0]) for head in range(heads.heads)]
@@ -317,6 +316,6 @@ def test_every_criterion_in_any_direction_and_rescoring(four_slots, name, prune,
         assert gone == next(slot for slot in slots if now[slot] == best)
         assert steps[step.step + 1][0].score == best
         surgery.prune(left, heads, [gone])
-    again = Evaluation(prune_heads.evaluation_batches(four_slots.tokenizer, rows[1:], score, 200), heads)
+    again = Evaluation(score.evaluation_batches(bench), heads)
     replayed = replay(copy.deepcopy(four_slots.model), heads, again, order, range(5))
     assert [m.correct for _, m in replayed] == [step.correct for step, _ in steps]

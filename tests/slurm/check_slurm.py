@@ -1,13 +1,11 @@
-"""The suite mini through a real Slurm, with jobs preempted and cancelled on the way; run by `make test-slurm`.
-
-`make test-slurm MODELS="BERT ROBERTA"` takes these models of it alone: a third of the time, for continuous integration.
-"""
+"""Two small models through a real Slurm, with jobs preempted and cancelled on the way; run by `make test-slurm`."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +19,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from support import ROOT, copy_workflow, planned
+from support import ROOT, copy_workflow, finish, planned
 
 GPUS = 2  # of the cluster, see cluster.py
 PROFILE = ("--workflow-profile", "profiles/slurm")
@@ -32,10 +30,10 @@ HERE = (
     "--slurm-init-seconds-before-status-checks=3",
     "--latency-wait=20",
 )
-MINI = ("--config", "suite=mini")
-WHOLE = yaml.safe_load((ROOT / "suites/mini.yaml").read_text())
-MODELS = os.environ.get("MODELS", "").split() or list(WHOLE["models"])  # BERT and ROBERTA are interrupted
-STRATEGIES, RUNS = 5, 3
+SUITE = ("--config", "suite=slurm")
+MODELS = ("BERT", "ROBERTA")  # both are interrupted
+STRATEGIES = ("greedy_gnorm", "ae", "random")  # of config.yaml's; more would take longer and show the same
+RANKED, RUNS = len(STRATEGIES) - 1, 3
 
 
 def interrupt(*_):
@@ -81,7 +79,7 @@ def gpus_used() -> int:
 def steps_of(tree: Path, model: str, strategy: str) -> int:
     """Steps that the interrupted trajectories of a job have on disk."""
     total = 0
-    for path in tree.glob(f"results/mini/state/{model}.{strategy}.run*.pt"):
+    for path in tree.glob(f"results/slurm/state/{model}.{strategy}.run*.pt"):
         try:
             total += len(torch.load(path, weights_only=True)["value"]["steps"])
         except OSError:  # finished and gone since
@@ -97,12 +95,12 @@ def watch(seen: Seen, process: subprocess.Popen) -> None:
         for job, (comment, _) in jobs.items():
             if "prune_heads" not in comment:
                 continue
-            if seen.cancelled is None and comment.endswith("mini_BERT_greedy_gnorm"):
+            if seen.cancelled is None and "slurm_BERT_greedy_gnorm" in comment:
                 steps = steps_of(seen.tree, "BERT", "greedy_gnorm")
                 if steps > 3:
                     slurm("scancel", job)
                     seen.cancelled, seen.steps["BERT"] = job, steps
-            if not seen.preempted and comment.endswith("mini_ROBERTA_greedy_gnorm"):
+            if not seen.preempted and "slurm_ROBERTA_greedy_gnorm" in comment:
                 steps = steps_of(seen.tree, "ROBERTA", "greedy_gnorm")
                 if steps > 3:
                     seen.preempted = [other for other, (_, gpus) in jobs.items() if gpus]
@@ -136,55 +134,67 @@ def run(tree: Path, *arguments: str, watched: Seen | None = None) -> tuple[int, 
     return process.returncode, log.read_text()
 
 
+def workflow(folder: Path) -> Path:
+    """A copy of the workflow with the suite of this test and the strategies it needs."""
+    tree = copy_workflow(folder)
+    shutil.copy2(ROOT / "tests/slurm/suite.yaml", tree / "suites/slurm.yaml")
+    config = yaml.safe_load((tree / "config.yaml").read_text())
+    config["strategies"] = {name: config["strategies"][name] for name in STRATEGIES}
+    (tree / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    return tree
+
+
 @pytest.fixture(scope="session")
 def seen(tmp_path_factory) -> Seen:
     """The suite, from nothing to the report."""
-    tree = copy_workflow(tmp_path_factory.mktemp("cluster"))
-    chosen = WHOLE | {"models": {name: WHOLE["models"][name] for name in MODELS}}
-    (tree / "suites/mini.yaml").write_text(yaml.safe_dump(chosen, sort_keys=False))
-    found, began = Seen(tree), time.monotonic()
-    code, found.output = run(tree, *MINI, watched=found)
-    found.seconds = time.monotonic() - began
-    print(f"\nthe suite mini through Slurm: {found.seconds:.0f} s, at most {found.most_gpus} GPUs at once")
-    assert code == 0, found.output[-6000:]
-    return found
+    tree = workflow(tmp_path_factory.mktemp("cluster"))
+    watched, began = Seen(tree), time.monotonic()
+    code, watched.output = run(tree, *SUITE, watched=watched)
+    watched.seconds = time.monotonic() - began
+    print(f"\nthe suite through Slurm: {watched.seconds:.0f} s, at most {watched.most_gpus} GPUs at once")
+    assert code == 0, watched.output[-6000:]
+    return watched
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory) -> Path:
+    """The same suite without Slurm."""
+    return finish(workflow(tmp_path_factory.mktemp("local")), "slurm")
 
 
 def logs(tree: Path, *rules: str) -> list[Path]:
-    return [path for rule in rules for path in sorted((tree / "results/mini/logs" / rule).rglob("*.log"))]
+    return [path for rule in rules for path in sorted((tree / "results/slurm/logs" / rule).rglob("*.log"))]
 
 
 ON_GPU = ("make_checkpoint", "entropy_shard", "prune_heads", "random_pruning", "compare_criteria")
 ON_GPU += ("gradient_change", "measure_controls", "measure_speed")
 
 
-def test_the_results_are_those_of_the_local_run(seen, mini):
-    here, there = mini / "results/mini", seen.tree / "results/mini"
+def test_the_results_are_those_of_the_local_run(seen, local):
+    here, there = local / "results/slurm", seen.tree / "results/slurm"
 
     def computed(pattern):
         """Files of the models that ran, as the local run has them."""
         return sorted(path.relative_to(here) for model in MODELS for path in here.glob(f"{model}/{pattern}"))
 
-    names = computed("trajectories/*/run*.csv")
-    assert len(names) == STRATEGIES * RUNS * len(MODELS)
+    names = computed("trajectories/*/*.csv")
+    assert len(names) == RANKED * len(MODELS)  # the three runs share a file
     for name in names:
         a, b = (pd.read_csv(root / name).drop(columns="seconds") for root in (here, there))
+        assert a["run"].nunique() == RUNS
         pd.testing.assert_frame_equal(a, b, check_exact=True)
     for pattern in ("random/trials.csv", "criteria/scores.csv", "heads.json", "dataset/splits.json"):
         assert len(computed(pattern)) == len(MODELS)
         for name in computed(pattern):
             assert (here / name).read_bytes() == (there / name).read_bytes(), name
     tables, made = ({path.name for path in root.glob("tables/*.csv")} for root in (here, there))
-    if set(MODELS) == set(WHOLE["models"]):
-        assert tables == made
-        for name in tables - {"speed.csv"}:  # which holds measured times
-            assert (here / "tables" / name).read_bytes() == (there / "tables" / name).read_bytes(), name
-    else:
-        assert {"areas.csv", "criteria.csv", "random.csv", "solutions.csv"} <= made <= tables
+    assert {"areas.csv", "criteria.csv", "random.csv", "solutions.csv"} <= made == tables
+    for name in tables - {"speed.csv"}:  # which holds measured times
+        assert (here / "tables" / name).read_bytes() == (there / "tables" / name).read_bytes(), name
     for name in computed("entropy/entropy.pt"):
         a, b = (torch.load(root / name, weights_only=True) for root in (here, there))
         assert torch.equal(a["mean"], b["mean"])
-    assert (there / "report.html").exists() and (seen.tree / "figures/mini/PruningResults.png").exists()
+    assert (there / "report.html").exists() and (seen.tree / "figures/slurm/PruningResults.png").exists()
 
 
 def test_every_job_that_computes_was_given_a_gpu_of_its_own(seen):
@@ -223,13 +233,13 @@ def goes_on(seen: Seen, model: str) -> None:
     (path,) = [p for p in logs(seen.tree, "prune_heads") if p.parts[-3:-1] == (model, "greedy_gnorm")]
     reached = [int(step) for step in re.findall(r"run \d goes on after step (\d+)", path.read_text())]
     assert reached and sum(step + 1 for step in reached) >= seen.steps[model]
-    assert not list(seen.tree.glob("results/mini/state/*"))  # finished, so there is nothing to go on from
+    assert not list(seen.tree.glob("results/slurm/state/*"))  # finished, so there is nothing to go on from
 
 
 def test_short_jobs_share_a_job_of_slurm_one_after_another(seen):
     comments = [comment for comment, _ in running("all").values()]
-    assert 1 <= sum(c.startswith("rule_entropy") for c in comments) <= 2  # of 10 shards
-    jobs = STRATEGIES * len(MODELS)  # the three runs share one
+    assert 1 <= sum(c.startswith("rule_entropy") for c in comments) <= 2  # of 8 shards
+    jobs = RANKED * len(MODELS)  # the three runs share one
     assert sum(c.startswith("rule_prune_heads") for c in comments) == jobs + 1  # one was submitted twice
     local = ("draw_figure", "make_table", "merge_", "collect_results", "write_")
     local += ("export_accuracy", "export_random", "export_entropy")  # export_solution runs a model
@@ -237,20 +247,20 @@ def test_short_jobs_share_a_job_of_slurm_one_after_another(seen):
 
 
 def test_another_profile_reruns_nothing(seen):
-    assert planned(seen.tree, *MINI) == {}
-    assert planned(seen.tree, *PROFILE, *HERE, *MINI) == {}
+    assert planned(seen.tree, *SUITE) == {}
+    assert planned(seen.tree, *PROFILE, *HERE, *SUITE) == {}
 
 
 @pytest.mark.parametrize(
     "rule,target,said",
     [
-        ("prune_heads", "BERT/trajectories/ae/run0.csv", "no node of the partition has what it asks for"),
+        ("prune_heads", "BERT/trajectories/ae/0-2.csv", "no node of the partition has what it asks for"),
         ("gradient_change", "BERT/gradient_change.npz", "the job it shared with others failed"),
     ],
 )
 def test_too_much_memory_is_refused_with_what_to_change(rule, target, said, seen):
     huge = ("--set-resources", f"{rule}:mem_mb=99999999", "--forcerun", rule, "--retries", "1")
-    code, output = run(seen.tree, *huge, *MINI, "--", f"results/mini/{target}")
+    code, output = run(seen.tree, *huge, *SUITE, "--", f"results/slurm/{target}")
     assert code != 0
     (line,) = [line for line in output.splitlines() if line.startswith(f"{rule}: ")]
     assert f"{said} (mem_mb=99999999" in line

@@ -4,18 +4,15 @@
 """
 
 import re
-import sys
 from datetime import datetime
 from itertools import pairwise
 
+import cluster
 import pytest
 import yaml
 from support import ROOT, planned, snakemake
 
 from gnorm.planning import advice
-
-sys.path.insert(0, str(ROOT / "tests/slurm"))
-import cluster
 
 SMOKE = ("--config", "suite=smoke")
 PROFILE = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
@@ -101,13 +98,13 @@ def test_no_more_jobs_compute_at_once_than_there_are_devices(smoke, tmp_path, co
 
 REFUSED = """
 [Tue Nov 17 02:19:18 2026]
-rule prune_heads_1:
+rule prune_heads:
     input: a, b
     jobid: 7
     wildcards: suite=paper, model=BERT
     resources: tmpdir=<TBD>, mem_mb=999999, mem=1000 GB, runtime=11, gpu=1
 [Tue Nov 17 02:19:18 2026]
-Error in rule prune_heads_1:
+Error in rule prune_heads:
     message: SLURM sbatch failed. The error message was 'sbatch: error: Memory specification can not be satisfied
 sbatch: error: Batch job submission failed: Requested node configuration is not available'.
     jobid: 7
@@ -120,9 +117,9 @@ def test_a_refused_job_is_explained_once(tmp_path):
     (tmp_path / "log").write_text(REFUSED + REFUSED)
     (line,) = advice.explain([tmp_path / "log"], ROOT / "profiles")
     assert line.startswith(
-        "prune_heads_1: no node of the partition has what it asks for (mem_mb=999999, runtime=11, gpu=1)"
+        "prune_heads: no node of the partition has what it asks for (mem_mb=999999, runtime=11, gpu=1)"
     )
-    assert "set-resources: prune_heads_1: mem_mb" in line
+    assert "set-resources: prune_heads: mem_mb" in line
 
 
 def test_a_refused_group_is_explained_by_its_rule(tmp_path):

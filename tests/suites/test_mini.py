@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from support import ROOT, copy_workflow, snakemake
+from support import ROOT, copy_workflow, run_of, snakemake
 
-from benchmarks import naive
+from gnorm.benchmarks import naive
 from gnorm.data.prepare import LISTS
 from gnorm.data.rows import NO_CLASS, read
 from gnorm.engine.batches import in_order, make
@@ -62,7 +62,7 @@ def bag_of_words(folder: Path) -> float:
 
 
 def accuracy(mini: Path, model: str) -> float:
-    return pd.read_csv(mini / f"results/mini/{model}/trajectories/greedy_gnorm/run0.csv")["accuracy"].iloc[0]
+    return run_of(mini / "results/mini", model, "greedy_gnorm")[0]["accuracy"].iloc[0]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -91,7 +91,7 @@ def next_by_bigrams(folder: Path) -> float:
 @pytest.mark.parametrize("model", DECODERS)
 def test_decoders_learn_what_only_attention_tells(mini, model):
     folder = mini / f"results/mini/{model}"
-    steps = pd.read_csv(folder / "trajectories/greedy_gnorm/run0.csv")
+    steps, _ = run_of(folder.parent, model, "greedy_gnorm")
     assert steps["accuracy"].iloc[0] >= next_by_bigrams(folder) + 0.15
     assert steps["accuracy"].iloc[0] >= steps["accuracy"].iloc[-1] + 0.2
     assert steps["perplexity"].iloc[0] < 3 < steps["perplexity"].iloc[-1]
@@ -130,8 +130,8 @@ def test_greedy_beats_its_inverse(mini, model):
 
 def test_runs_differ(mini):
     """Bootstrap resamples change the scores."""
-    folder = mini / "results/mini/BERT/trajectories/greedy_gnorm"
-    scores = [torch.load(folder / f"run{r}.scores.pt", weights_only=True) for r in range(3)]
+    files = [run_of(mini / "results/mini", "BERT", "greedy_gnorm", run)[1] for run in range(3)]
+    scores = [torch.load(file, weights_only=True)[run] for run, file in enumerate(files)]
     assert scores[0].shape == (32, 4, 8)
     assert not torch.equal(scores[0][0], scores[1][0]) and not torch.equal(scores[1][0], scores[2][0])
 
@@ -195,7 +195,7 @@ def test_float32_scores_are_as_exact_as_the_naive_ones(mini, name, pruned):
     model, tokenizer = checkpoints.load(folder / "checkpoint")
     heads = head_map(model)
     if pruned:
-        order = pd.read_csv(folder / "trajectories/greedy_gnorm/run0.csv")[["layer", "head"]].dropna().astype(int)
+        order = run_of(folder.parent, name, "greedy_gnorm")[0][["layer", "head"]].dropna().astype(int)
         surgery.prune(model, heads, order.values.tolist()[: len(order) // 2])
     rows = read(folder / "dataset", "calibration")
     one, made = in_order(tokenizer, rows, 1), make(tokenizer, rows, 2048)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import ROOT, copy_workflow, planned, snakemake
+from support import ROOT, copy_workflow, in_a_fresh_process, planned, snakemake
 
 from gnorm.data.rows import read
 from gnorm.files import read_json
@@ -75,8 +75,6 @@ def test_every_strategy_was_run_as_stated(finished):
 
 @pytest.mark.parametrize("model", CLEAR_CUT)
 def test_the_exported_checkpoint_predicts_as_the_trajectory_says(finished, model, tmp_path):
-    from test_export_solution import in_a_fresh_process
-
     rows = read(finished / model / "dataset", "evaluation")
     solution = read_json(finished / f"solutions/{model}/solution.json")
     found = in_a_fresh_process(finished / f"solutions/{model}/checkpoint", rows, tmp_path)

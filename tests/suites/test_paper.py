@@ -33,9 +33,7 @@ def test_the_real_size_has_the_right_jobs(clean):
         "entropy_shard": sum(shards.values()),
         "merge_entropy": 4,
         "export_entropy": 4,
-        "prune_heads": 4 * strategies,
-        "prune_heads_1": 4 * strategies,
-        "prune_heads_2": 4 * strategies,
+        "prune_heads": 3 * 4 * strategies,
         "random_pruning": sum(trials.values()) // 5,
         "merge_trials": 4,
         "gradient_change": 4,
@@ -53,7 +51,7 @@ def test_the_real_size_has_the_right_jobs(clean):
         "write_verdict": 1,
         "write_report": 1,
     }
-    assert planned(clean, *PAPER, "runs=1").keys().isdisjoint({"prune_heads_1", "prune_heads_2"})
+    assert planned(clean, *PAPER, "runs=1")["prune_heads"] == 4 * strategies
 
 
 def test_the_real_shards_and_names(clean):
@@ -159,8 +157,8 @@ def test_neutral_tweets_are_scored_but_not_counted(finished):
     assert splits["evaluation"] == table.index[table["label"] != 1].tolist()[:20]
     assert splits["calibration"] == list(range(12)) and (table["label"][:12] == 1).any()
     assert splits["entropy"] == list(range(20)) and splits["classes"] == ["0", "2"]
-    for path in (finished / "results/paper/ROBERTA/trajectories").glob("*/run0.csv"):
-        assert (pd.read_csv(path)["evaluated"] == 20).all()
+    paths = list((finished / "results/paper/ROBERTA/trajectories").glob("*/0-0.csv"))
+    assert len(paths) == 5 and all((pd.read_csv(path)["evaluated"] == 20).all() for path in paths)
 
 
 @pytest.mark.paper

@@ -7,15 +7,17 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 import yaml
-from support import ROOT, planned, snakemake
+from support import ROOT, planned, run_of, run_python, snakemake
 
 from gnorm import imports
+from gnorm.statistics.columns import read_run
 
 SMOKE = ("--config", "suite=smoke")
 
@@ -56,10 +58,43 @@ def test_editing_a_figure_redraws_that_figure(smoke, tmp_path, copy_of):
     assert planned(tree, *SMOKE) == {}
 
 
-def test_editing_the_style_redraws_all_figures(smoke, tmp_path, copy_of):
+# What follows from trajectories, trials and the comparison, beside tables, figures and the verdict.
+FOLLOWS = AFTER_PRUNING | {"merge_entropy", "merge_trials", "export_entropy", "export_random", "export_accuracy"}
+FOLLOWS |= {"find_solution", "export_solution"}
+ONE_MODEL = {"make_dataset": 1, "make_checkpoint": 1, "prune_heads": 5, "compare_criteria": 1, "measure_controls": 1}
+ONE_MODEL |= {"entropy_shard": 2, "gradient_change": 1, "measure_baselines": 1, "merge_entropy": 1, "find_solution": 1}
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("figures/style", {"draw_figure": 7, "write_report": 1}),
+        ("tables/entropy", {"make_table": 1, "make_workbook": 1, "write_report": 1}),
+        ("published/verdict", {"write_verdict": 1, "write_report": 1}),
+        # Two models, greedy, inverse and static; the comparison has it too.
+        ("scores/gnorm", {"prune_heads": 6, "compare_criteria": 2}),
+        ("scores/magnitude", {"compare_criteria": 2}),
+        ("data/sources/package", {}),
+        ("data/sources/hub", {}),
+        ("data/sources/generated", {rule: 2 * count for rule, count in ONE_MODEL.items()} | {"random_pruning": 3}),
+        ("data/corpora/inference", ONE_MODEL | {"random_pruning": 1}),
+        ("families/albert", ONE_MODEL | {"random_pruning": 1}),
+        ("families/llama", {}),
+        ("layout", {"draw_figure": 7, "make_table": 11, "write_verdict": 1}),
+        (
+            "workbench",
+            {"prune_heads": 10, "random_pruning": 3, "compare_criteria": 2, "measure_controls": 2, "entropy_shard": 4},
+        ),
+        ("planning/cost", {}),
+    ],
+)
+def test_editing_a_module_runs_what_depends_on_it(smoke, tmp_path, copy_of, module, expected):
+    """And nothing else but what follows from these jobs."""
     tree = copy_of(smoke, tmp_path)
-    append(tree / "scripts/gnorm/figures/style.py")
-    assert planned(tree, *SMOKE) == {"draw_figure": 7, "write_report": 1}
+    append(tree / f"scripts/gnorm/{module}.py")
+    plan = planned(tree, *SMOKE)
+    assert {rule: plan.get(rule, 0) for rule in expected} == expected
+    assert set(plan) <= {*expected, *(FOLLOWS if expected else ())}
 
 
 def test_epsilon_redoes_entropy_and_what_ranks_by_it(smoke, tmp_path, copy_of):
@@ -70,10 +105,11 @@ def test_epsilon_redoes_entropy_and_what_ranks_by_it(smoke, tmp_path, copy_of):
     assert plan["prune_heads"] == 4  # two models, ae and inverse_ae
     untouched = {"make_dataset", "make_checkpoint", "random_pruning", "find_solution", "gradient_change"}
     assert not {*untouched, "measure_controls"} & set(plan)
-    before = (tree / "results/smoke/BERT/trajectories/greedy_gnorm/run0.csv").stat().st_mtime_ns
+    untouched_file = tree / "results/smoke/BERT/trajectories/greedy_gnorm/0-2.csv"
+    before = untouched_file.stat().st_mtime_ns
     made = snakemake(tree, "results/smoke/tidy.csv", "entropy", *SMOKE)
     assert made.returncode == 0, made.stderr[-3000:]
-    assert (tree / "results/smoke/BERT/trajectories/greedy_gnorm/run0.csv").stat().st_mtime_ns == before
+    assert untouched_file.stat().st_mtime_ns == before
     assert '"epsilon": 1e-05' in (tree / "results/smoke/BERT/entropy/diagnostics.json").read_text()
     assert planned(tree, "results/smoke/tidy.csv", "entropy", *SMOKE) == {}
 
@@ -93,6 +129,38 @@ def test_a_criterion_that_needs_attention_weights_trains_no_model_again(smoke, t
     plan = planned(tree, *SMOKE)
     assert plan["prune_heads"] == 2 and plan["compare_criteria"] == 2
     assert set(plan) <= {"prune_heads", "compare_criteria", "export_accuracy"} | AFTER_PRUNING
+
+
+def test_more_runs_make_those_that_are_missing(smoke, tmp_path, copy_of):
+    """In a part of their own where runs are split; where all share a job, beside those of the signed part."""
+    tree = copy_of(smoke, tmp_path)
+    edit_config(tree, runs=5)
+    plan = planned(tree, *SMOKE)
+    assert plan["prune_heads"] == 10 and "random_pruning" not in plan  # a second part of each of two models' strategies
+    suite = tree / "suites/smoke.yaml"
+    suite.write_text(suite.read_text().replace("runs_per_job: 3", "runs_per_job: 5"))
+    made = snakemake(tree, *SMOKE, "--", "results/smoke/BERT/trajectories/greedy_gnorm/0-4.csv")
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert "run 0, 1, 2 are there already" in made.stderr
+    assert "run 3: accuracy" in made.stderr and "run 2: accuracy" not in made.stderr
+    before, after = (tree / f"results/smoke/BERT/trajectories/greedy_gnorm/{part}.csv" for part in ("0-2", "0-4"))
+    assert after.read_text().startswith(before.read_text())
+
+
+def test_run_0_of_every_strategy_comes_before_other_runs(smoke, tmp_path, copy_of):
+    """By both schedulers; jobs are only touched, in the order in which they would run on one core."""
+    tree = copy_of(smoke, tmp_path)
+    suite = tree / "suites/smoke.yaml"
+    suite.write_text(suite.read_text().replace("runs_per_job: 3", "runs_per_job: 1"))
+    for strategy, run in product((tree / "results/smoke").glob("*/trajectories/*"), range(3)):
+        for end in ("csv", "scores.pt", "json"):
+            (strategy / f"{run}-{run}.{end}").touch()
+    for scheduler in ("ilp", "greedy"):
+        options = ("--touch", "--forcerun", "prune_heads", "--cores", "1", "--scheduler", scheduler)
+        made = snakemake(tree, *options, *SMOKE, "--", "trajectories")
+        assert made.returncode == 0, made.stderr[-3000:]
+        order = re.findall(r"wildcards: .*strategy=\w+, first=(\d)", made.stdout + made.stderr)
+        assert len(order) == 30 and order[:10] == ["0"] * 10 and {*order[10:]} == {"1", "2"}, (scheduler, order)
 
 
 def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
@@ -130,7 +198,7 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
     for model, steps in (("BERT", 8), ("ALBERT", 4)):
         controls = json.loads((after / model / "controls.json").read_text())
         for run in range(3):
-            raw = pd.read_csv(after / model / f"trajectories/neurons/run{run}.csv")
+            raw, _ = run_of(after, model, "neurons", run)
             assert len(raw) == steps + 1 and raw["heads_left"].tolist() == list(range(8, -1, -8 // steps))
             for name, step in (("nothing", 0), ("all neurons", steps)):
                 assert raw.loc[step, ["correct", "parameters"]].tolist() == [
@@ -138,14 +206,14 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
                     controls[name]["parameters"],
                 ]
         mask = pd.read_csv(after / f"solutions/{model}/neurons.mask.csv", header=None)
-        first = pd.read_csv(after / model / "trajectories/neurons/run0.csv")
+        first, _ = run_of(after, model, "neurons")
         lowest = first["accuracy"].iloc[0] - 0.1 * (first["accuracy"].iloc[0] - first["accuracy"].iloc[-1])
         last = first[first["accuracy"] >= lowest].iloc[-1]
         assert mask.shape == ({"BERT": 2, "ALBERT": 1}[model], 4) and mask.isin([0, 1]).all(axis=None)
         assert {tuple(slot) for slot in zip(*(mask == 0).to_numpy().nonzero(), strict=True)} == {
             tuple(slot) for slot in first.loc[1 : last["step"], ["layer", "head"]].astype(int).values.tolist()
         }
-        heads = pd.read_csv(after / model / "trajectories/trained/run0.csv")
+        heads, _ = run_of(after, model, "trained")
         assert controls["all heads"]["correct"] == heads["correct"].iloc[-1]
         assert controls["all heads"]["parameters"] == heads["parameters"].iloc[-1]
     tidy = pd.read_csv(after / "tidy.csv")
@@ -183,14 +251,6 @@ def test_adding_a_model_runs_the_new_jobs_only(smoke, tmp_path, copy_of):
     assert planned(tree, "tables", *SMOKE) == {}
 
 
-def test_editing_the_gnorm_scorer_prunes_again_and_does_not_retrain(smoke, tmp_path, copy_of):
-    tree = copy_of(smoke, tmp_path)
-    append(tree / "scripts/gnorm/scores/gnorm.py")
-    plan = planned(tree, *SMOKE)
-    assert plan["prune_heads"] == 6  # two models, greedy, inverse and static
-    assert not {"make_dataset", "make_checkpoint", "entropy_shard", "random_pruning", "gradient_change"} & set(plan)
-
-
 def test_targets(smoke, tmp_path, copy_of):
     tree = copy_of(smoke, tmp_path)
     for path in ("results/smoke/BERT/entropy", "figures/smoke", "results/smoke/tables", "results/smoke/report.html"):
@@ -222,13 +282,14 @@ def test_aggregates_follow_from_raw_files(smoke):
     folder = smoke / "results/smoke"
     tidy = pd.read_csv(folder / "tidy.csv")
     for (model, strategy, run), group in tidy[tidy["run"].notna()].groupby(["model", "strategy", "run"]):
-        raw = pd.read_csv(folder / f"{model}/trajectories/{strategy}/run{int(run)}.csv")
+        raw, _ = run_of(folder, model, strategy, int(run))
         assert group["accuracy"].tolist() == raw["accuracy"].tolist()
         assert (group["heads_pruned"].to_numpy() + raw["heads_left"].to_numpy() == raw["heads_left"].iloc[0]).all()
+        assert group["heads_pruned"].tolist() == raw["heads_pruned"].tolist()
         assert (raw["correct"] / raw["evaluated"] - raw["accuracy"]).abs().max() < 1e-12
     areas = pd.read_csv(folder / "tables/areas.csv").set_index(["model", "strategy"])
     for model in ("BERT", "ALBERT"):
-        raw = pd.read_csv(folder / f"{model}/trajectories/ae/run0.csv")
+        raw, _ = run_of(folder, model, "ae")
         x, y = 1 - raw["heads_left"] / raw["heads_left"].iloc[0], raw["accuracy"]
         by_hand = sum((x[i + 1] - x[i]) * (y[i] + y[i + 1]) / 2 for i in range(len(x) - 1))
         assert areas.loc[(model, "ae"), "area"] == pytest.approx(by_hand)
@@ -255,8 +316,8 @@ def test_stored_orders_replay_to_stored_accuracies(smoke):
 
     for model in ("BERT", "ALBERT"):
         folder = smoke / "results/smoke" / model
-        for path in sorted(folder.glob("trajectories/*/run*.csv")):
-            stored = pd.read_csv(path)
+        for strategy, run in product(("greedy_gnorm", "inverse_gnorm", "static_gnorm", "ae", "inverse_ae"), range(3)):
+            stored, _ = run_of(folder.parent, model, strategy, run)
             loaded, tokenizer = checkpoints.load(folder / "checkpoint")
             heads = head_map(loaded)
             evaluation = Evaluation(batches.make(tokenizer, read(folder / "dataset", "evaluation"), 8192), heads)
@@ -274,8 +335,10 @@ def test_an_early_end_and_one_run(smoke, tmp_path, copy_of):
     made = snakemake(tree, "tables", *SMOKE)
     assert made.returncode == 0, made.stderr[-3000:]
     for model in ("BERT", "ALBERT"):
-        whole = pd.read_csv(smoke / f"results/smoke/{model}/trajectories/greedy_gnorm/run0.csv")
-        half = pd.read_csv(tree / f"results/smoke/{model}/trajectories/greedy_gnorm/run0.csv")
+        whole = run_of(smoke / "results/smoke", model, "greedy_gnorm")[0]
+        half = read_run(
+            tree / f"results/smoke/{model}/trajectories/greedy_gnorm/0-0.csv"
+        )  # one run: beside the old part
         assert half["correct"].tolist() == whole["correct"].tolist()[: len(whole) // 2 + 1]
         solution = json.loads((tree / f"results/smoke/solutions/{model}/solution.json").read_text())
         assert solution["all_pruned_accuracy"] == whole["accuracy"].iloc[-1]
@@ -327,7 +390,7 @@ def declared_inputs(smoke) -> dict[str, set[str]]:
     blocks = re.findall(r"^(?:local)?rule (\w+):\n    input: (.*)$", said, re.M)
     found: dict[str, set[str]] = {}
     for rule, inputs in blocks:
-        modules = {name for name in inputs.split(", ") if name.startswith(("scripts/", "benchmarks/"))}
+        modules = {name for name in inputs.split(", ") if name.startswith("scripts/")}
         found[rule] = found.get(rule, modules) & modules
     return found
 
@@ -337,8 +400,7 @@ def loaded_modules() -> dict[str, set[str]]:
     """Script -> the modules of the project that importing it really loads."""
     program = """
 import importlib, json, sys
-sys.path.insert(0, "scripts")
-own = lambda: [n for n in sys.modules if n.split(".")[0] in ("gnorm", "benchmarks")]
+own = lambda: [n for n in sys.modules if n.split(".")[0] == "gnorm"]
 found = {}
 for script in sys.argv[1:]:
     for name in own():
@@ -347,8 +409,8 @@ for script in sys.argv[1:]:
     found[script] = [sys.modules[name].__file__ for name in own()]
 print(json.dumps(found))
 """
-    command = [sys.executable, "-c", program, *SCRIPTS]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    made = run_python(program, *SCRIPTS)
+    assert made.returncode == 0, made.stderr
     loaded = json.loads(made.stdout.splitlines()[-1])
     return {script: {Path(f).relative_to(ROOT).as_posix() for f in files} for script, files in loaded.items()}
 
@@ -357,6 +419,15 @@ print(json.dumps(found))
 def test_every_import_is_an_input_of_the_rule(script, loaded_modules, declared_inputs):
     """What importing a script really loads, its rule must watch."""
     assert loaded_modules[script] and loaded_modules[script] <= declared_inputs[script]
+
+
+def test_jobs_run_this_package_even_if_another_one_is_installed(smoke, copy_of, tmp_path):
+    tree, other = copy_of(smoke, tmp_path), tmp_path / "site-packages" / "gnorm"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("raise SystemExit('another gnorm')")
+    table = "results/smoke/tables/areas.csv"
+    made = snakemake(tree, *SMOKE, "--forcerun", "make_table", "--", table, PYTHONPATH=str(other.parent))
+    assert made.returncode == 0 and "another gnorm" not in made.stderr, made.stderr[-2000:]
 
 
 def test_figures_and_tables_import_no_torch():

@@ -1,5 +1,6 @@
 """One job, one device: no GPU is needed to show who gets which."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,13 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support import ROOT
+from support import PYTHONPATH, ROOT
 
 from gnorm import devices
 
 HOLD = """
 import sys, time
-sys.path.insert(0, "scripts")
 from gnorm.devices import lease
 print(lease(sys.argv[1:], every=0.05), flush=True)
 time.sleep(60)
@@ -27,9 +27,9 @@ def hold():
     started = []
 
     def start(names):
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, *names], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        command, environment = [sys.executable, "-c", HOLD, *names], os.environ | {"PYTHONPATH": PYTHONPATH}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, env=environment)
         started.append(process)
         return process
 

@@ -3,17 +3,16 @@
 No conda can be installed here: its environments are read with conda's own grammar, not made.
 """
 
-import ast
 import asyncio
 import importlib.metadata
 import json
 import re
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from packages import PINS, pins, third_party
 from rattler import Channel, MatchSpec, SparseRepoData, VirtualPackage, VirtualPackageOverrides
 from rattler import solve_with_sparse_repodata as solve
 from support import ROOT
@@ -23,7 +22,6 @@ from gnorm import imports
 ENVS = sorted((ROOT / "envs").glob("*.yaml"))
 # Names on conda-forge, and names of modules, that differ from those on the package index.
 CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
-MODULES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn"}
 # Of conda's documentation on environment files.
 SCHEMA = {
     "type": "object",
@@ -51,22 +49,6 @@ SCHEMA = {
         },
     },
 }
-
-
-def pins(*names: str) -> dict[str, str]:
-    """Package -> version of requirements files; anything but an exact version is a failure."""
-    found = {}
-    for name in names:
-        for line in (ROOT / name).read_text().splitlines():
-            line = line.split("#")[0].strip()
-            if line and not line.startswith("-r "):
-                package, version = re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()
-                assert package not in found, f"{package} is pinned twice"
-                found[package] = version
-    return found
-
-
-PINS = pins("requirements.txt", "requirements-nodeps.txt", "requirements-dev.txt")
 
 
 def specs(path: Path) -> dict[str, MatchSpec]:
@@ -141,32 +123,14 @@ def rules() -> dict[str, tuple[str, str]]:
     return found
 
 
-def third_party(path: Path, inside: bool) -> set[str]:
-    """Packages that a file imports, by the package index's names; `inside`: in functions too."""
-
-    def executed(node: ast.AST) -> bool:
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            return False
-        return inside or not isinstance(node, ast.FunctionDef)
-
-    found, todo = set(), [ast.parse(path.read_text())]
-    while todo:
-        node = todo.pop()
-        todo += filter(executed, ast.iter_child_nodes(node))
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.split(".")[0])
-    found -= set(sys.stdlib_module_names) | {"gnorm", "benchmarks", "snakemake"}
-    return {MODULES.get(name, name) for name in found}
-
-
 BY_NAME = {  # modules that scripts load by name
-    "make_dataset": "data/corpora/*.py",
-    "prune_heads": "scores/*.py",
-    "compare_criteria": "scores/*.py",
-    "draw_figure": "figures/*.py",
-    "make_table": "tables/*.py",
+    "make_dataset": ["data/corpora/*.py", "data/sources/generated.py", "data/sources/file.py"],
+    "fetch_dataset": ["data/sources/hub.py", "data/sources/package.py"],
+    "fetch_model": ["data/sources/hub.py", "data/sources/package.py"],
+    "prune_heads": ["scores/*.py"],
+    "compare_criteria": ["scores/*.py"],
+    "draw_figure": ["figures/*.py"],
+    "make_table": ["tables/*.py"],
 }
 
 
@@ -174,9 +138,10 @@ BY_NAME = {  # modules that scripts load by name
 def test_an_environment_holds_what_its_rules_import(script):
     env, _ = rules()[script]
     path = ROOT / "scripts" / f"{script}.py"
-    named = sorted((ROOT / "scripts/gnorm").glob(BY_NAME[script])) if script in BY_NAME else []
-    modules = {*imports.closure(path, *named), *named}  # what these import in functions, other scripts may need
-    wanted = third_party(path, inside=True).union(*(third_party(module, inside=False) for module in modules))
+    named = {module for names in BY_NAME.get(script, []) for module in (ROOT / "scripts/gnorm").glob(names)}
+    modules = imports.closure(path, *named)  # what these import in functions, other scripts may need
+    wanted = set().union(*(third_party(file, inside=True) for file in (path, *named)))
+    wanted |= set().union(*(third_party(module, inside=False) for module in modules))
     have = set(specs(ROOT / "envs" / f"{env}.yaml"))
     if (ROOT / "envs" / f"{env}.post-deploy.sh").exists():
         have.add("textpruner")

@@ -1,12 +1,10 @@
 """Files are complete or absent; tensors are data; logs reach file and terminal."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
-from support import ROOT
+from support import Malicious, run_python
 
 from gnorm import files
 from gnorm.errors import UserError
@@ -29,14 +27,6 @@ def test_folders_are_replaced_whole(tmp_path):
     assert os.listdir(tmp_path / "folder") == ["two"] and os.listdir(tmp_path) == ["folder"]
 
 
-class Malicious:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
 def test_a_pickle_with_code_is_not_run(tmp_path):
     torch.save({"mean": Malicious(tmp_path / "ran")}, tmp_path / "bad.pt")
     with pytest.raises(UserError, match="bad.pt is not a readable tensor file"):
@@ -54,8 +44,8 @@ def test_a_truncated_tensor_file_is_named(tmp_path):
 @pytest.mark.parametrize("error,lines", [("UserError('mend this')", 1), ("ValueError('a bug')", 3)])
 def test_errors_reach_log_and_terminal(tmp_path, error, lines):
     log = tmp_path / "rule.log"
-    program = f"from gnorm import UserError; from gnorm.logs import start; start({str(log)!r}, 'rule'); raise {error}"
-    made = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "scripts", capture_output=True, text=True)
+    imports = "from gnorm.errors import UserError; from gnorm.logs import start"
+    made = run_python(f"{imports}; start({str(log)!r}, 'rule'); raise {error}")
     assert made.returncode != 0
     for text in (log.read_text(), made.stderr):
         assert ("Traceback" in text) == (lines > 1)

@@ -3,17 +3,27 @@
 import copy
 import hashlib
 import re
+from types import SimpleNamespace
 
+import pandas as pd
+import prune_heads
 import pytest
+import random_pruning
 import torch
+import transformers
+from snakemake.iocontainers import Namedlist
+from support import ROOT, part_files
 
 from gnorm import files
 from gnorm.engine import training
 from gnorm.engine.evaluate import Evaluation
+from gnorm.errors import UserError
 from gnorm.models import checkpoints, surgery
 from gnorm.pruning.trajectory import Stop, follow, replay
-from gnorm.resume import State, job, remove_finished
+from gnorm.resume import State, remove_finished
 from gnorm.scores import gnorm
+from gnorm.statistics.columns import read_run
+from gnorm.workbench import Workbench
 
 
 def pieces(tiny, memory_mb=100):
@@ -100,6 +110,19 @@ class Killed(Exception):
     pass
 
 
+class Killing(State):
+    """Ends the job after so many states of all its parts together."""
+
+    left: int | None = None
+
+    def save(self, value):
+        super().save(value)
+        if Killing.left is not None:
+            Killing.left -= 1
+            if not Killing.left:
+                raise Killed
+
+
 class Fragile(State):
     """Ends the job after so many states, as a kill would."""
 
@@ -113,11 +136,11 @@ class Fragile(State):
 @pytest.mark.fault("training is cut after any step", "it goes on to the same weights, bit by bit")
 def test_training_goes_on_from_every_step(make_tiny, tmp_path, monkeypatch, record_property):
     """From scratch, and a pretrained model with dropout, whose draws must go on too."""
-    monkeypatch.setattr(checkpoints, "SAVE_SECONDS", -1)  # after every step
+    monkeypatch.setattr(training, "SAVE_SECONDS", -1)  # after every step
     tiny = make_tiny("bert")
     rows = [row for row in tiny.rows if row["label"] >= 0][:20]
     checkpoints.save(tmp_path / "model", tiny.model.float(), tiny.tokenizer)
-    tuned = ENTRY | {"source": "finetune", "from": {"path": tmp_path / "model"}, "dropout": 0.3}
+    tuned = ENTRY | {"path": tmp_path / "model", "dropout": 0.3}
     before = torch.are_deterministic_algorithms_enabled()
     try:
         for make, entry in ((training.train, ENTRY), (training.finetune, tuned)):
@@ -143,8 +166,8 @@ def test_training_goes_on_from_every_step(make_tiny, tmp_path, monkeypatch, reco
 
 REFUSALS = [
     ({"seed": 1}, {"seed": 2}, r"another seed \(1, now 2\)"),
-    ({"m/a.bin": "1", "seed": 1}, {"m/a.bin": "2", "seed": 1}, r"another m/a.bin\."),
-    ({"seed": 1}, {"seed": 1, "scripts/x.py": "1"}, r"another scripts/x.py\."),
+    ({"m/a.bin": "1", "seed": 1}, {"m/a.bin": "2", "seed": 1}, r"another m/a.bin;"),
+    ({"seed": 1}, {"seed": 1, "scripts/x.py": "1"}, r"another scripts/x.py;"),
 ]
 
 
@@ -157,7 +180,7 @@ def test_a_state_of_something_else_is_refused_and_named(tmp_path, caplog, then, 
     State(path, then).save([1])
     assert State(path, then).load() == [1]
     assert State(path, now).load() is None
-    assert "a.pt is not gone on from: it belongs to " in caplog.text
+    assert f"ignoring saved progress in {path}: it belongs to " in caplog.text
     assert re.search(said, caplog.text)
     assert not path.exists() and path.with_suffix(".refused").exists()
     State(path, now).save([2])
@@ -193,21 +216,169 @@ def test_a_damaged_state_is_refused(tmp_path, caplog, record_property):
         caplog.clear()
         state.path.write_bytes(content)
         assert state.load() is None
-        assert "a.pt is not gone on from: it cannot be read" in caplog.text
+        assert "a.pt: it cannot be read" in caplog.text
     record_property("tried", len(damaged))
 
 
-def test_a_state_belongs_to_files_code_and_libraries(tmp_path):
+def job(folder, first="0", **changes):
+    """A job as scripts see it: an input without a name, a folder, a list."""
+    inputs = Namedlist([f"{folder}/outside", f"{folder}/model", f"{folder}/a.py", f"{folder}/b.py"])
+    inputs._set_name("checkpoint", 1)
+    inputs._set_name("code", 2, end=4)
+    params = {"state": f"{folder}/state/BERT.ae.pt", "seed": 1, "stop": {}, "bench": {"tokens": "auto"}} | changes
+    wildcards = Namedlist(fromdict={"model": "BERT", "first": first})
+    return SimpleNamespace(rule="prune_heads", input=inputs, params=Namedlist(fromdict=params), wildcards=wildcards)
+
+
+@pytest.fixture
+def folder(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/weights").write_bytes(b"1")
     (tmp_path / "model/.snakemake_timestamp").touch()
-    (tmp_path / "rows").write_bytes(b"2")
-    found = job("prune_heads", [tmp_path / "model", tmp_path / "rows"], ["gnorm.scores.gnorm"])
-    assert found[f"{tmp_path}/model/weights"] == hashlib.sha256(b"1").hexdigest()
-    assert found[f"{tmp_path}/rows"] == hashlib.sha256(b"2").hexdigest()
-    code = {"scripts/prune_heads.py", "scripts/gnorm/scores/gnorm.py", "scripts/gnorm/pruning/trajectory.py"}
-    assert code <= set(found) and not any("timestamp" in name for name in found)
-    assert found["torch"] == torch.__version__
+    for name in ("outside", "a.py", "b.py"):
+        (tmp_path / name).write_bytes(b"2")
+    return tmp_path
+
+
+USED = {"device": "cpu", "tokens": 64}
+
+
+def test_a_state_belongs_to_inputs_parameters_and_what_is_used(folder):
+    state = State.of_job(job(folder), USED, apart=("first",))
+    assert state.path == folder / "state/BERT.ae.pt"
+    weights, code = hashlib.sha256(b"1").hexdigest(), hashlib.sha256(b"2").hexdigest()
+    assert state.belongs_to == {
+        "scripts/prune_heads.py": files.digest(ROOT / "scripts/prune_heads.py"),
+        f"{folder}/model/weights": weights,
+        **{f"{folder}/{name}": code for name in ("a.py", "b.py", "outside")},
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "threads": torch.get_num_threads(),
+        "wildcards": {"model": "BERT"},
+        "seed": 1,
+        "stop": {},
+        **USED,
+    }
+
+
+def test_what_changes_a_step_is_refused_and_nothing_else(folder, caplog):
+    def state(used=USED, **changes):
+        return State.of_job(job(folder, **changes), used, apart=("first", "trials")).part("run0")
+
+    state(trials=3).save([1])
+    for same in ({"first": "4"}, {"trials": 5}, {"bench": {"tokens": 64, "memory_mb": 9000}}):
+        assert state(**{"trials": 3, **same}).load() == [1], same
+    for name in ("outside", "model/weights", "a.py", "b.py"):
+        before = (folder / name).read_bytes()
+        (folder / name).write_bytes(b"3")
+        assert state(trials=3).load() is None and f"another {folder}/{name};" in caplog.text
+        (folder / name).write_bytes(before)
+        state(trials=3).save([1])
+    for change, said in (
+        ({"seed": 2}, r"another seed \(1, now 2\)"),
+        ({"stop": {"heads": 2}}, r"another stop \({}, now {'heads': 2}\)"),
+        ({"new": 1}, r"another new \(none, now 1\)"),
+        ({"used": {**USED, "tokens": 32}}, r"another tokens \(64, now 32\)"),
+        ({"used": {**USED, "device": "cuda"}}, r"another device \(cpu, now cuda\)"),
+    ):
+        assert state(**change).load() is None and re.search(said, caplog.text), said
+        state().save([1])
+
+
+def test_only_outputs_of_the_same_work_that_are_as_they_were_written_are_taken(tmp_path, caplog):
+    made, state = tmp_path / "0-2.csv", State(tmp_path / "state/a.pt", {"seed": 1})
+    made.write_text("run\n0\n")
+    (tmp_path / "0-2.scores.pt").write_text("scores")
+    signature = tmp_path / "0-2.json"
+    assert list(state.signed(tmp_path)) == []  # without a signature a file says nothing of where it comes from
+    state.sign(signature, made, tmp_path / "0-2.scores.pt")
+    assert list(state.signed(tmp_path)) == [signature]
+    assert list(State(state.path, {"seed": 2}).signed(tmp_path)) == []
+    assert list(state.part("run0").signed(tmp_path)) == []
+    made.write_text("run\n1\n")
+    assert list(state.signed(tmp_path)) == []
+    made.write_text("run\n0\n")
+    assert list(state.signed(tmp_path)) == [signature]
+    (tmp_path / "0-2.scores.pt").unlink()
+    assert list(state.signed(tmp_path)) == [] and f"ignoring {signature}" in caplog.text
+    for damaged in ("", "[]", "{}", signature.read_text()[:-20]):
+        signature.write_text(damaged)
+        assert list(state.signed(tmp_path)) == []
+
+
+STRATEGY = {"score": "gnorm", "prune": "lowest", "rescore": 2, "settings": {}}
+
+
+@pytest.mark.parametrize("kind", ["runs", "trials"])
+def test_more_runs_or_trials_take_those_there_are(make_tiny, tmp_path, monkeypatch, kind):
+    """From finished parts and from states, whatever part they were made in: to the same bytes, seconds too."""
+    tiny = make_tiny("bert", layers=2, heads=2)
+    rows, ran, real = [row for row in tiny.rows if row["label"] >= 0][:8], [], Workbench.copy
+    monkeypatch.setattr(Workbench, "copy", lambda bench: ran.append(1) or real(bench))
+
+    def make(first, last, folder="parts", seed=1, kills=None):
+        """How many models were pruned for a part, and its outputs."""
+        ran.clear()
+        state = Killing(tmp_path / f"state/{kind}.pt", {"seed": seed})
+        Killing.left = kills
+        bench, name = tiny.bench(rows[:4], rows[2:], metrics=["loss"]), "trajectories" if kind == "runs" else "trials"
+        outputs = part_files(tmp_path / folder / f"{first}-{last}", name, *(["scores"] if kind == "runs" else []))
+        common, numbers = {"bench": bench, "seed": seed, "state": state, "outputs": outputs}, range(first, last + 1)
+        if kind == "runs":
+            prune_heads.main(**common, strategy=STRATEGY, runs=numbers, stop={})
+        else:
+            random_pruning.main(**common, strategy="random", unit={}, trials=numbers, levels=3)
+        remove_finished(tmp_path / "state")  # as after a whole workflow
+        return len(ran), outputs
+
+    count, whole = make(0, 4, folder="whole")
+    assert count == 5
+    made = {first: make(first, last) for first, last in ((0, 1), (2, 3))}
+    assert [count for count, _ in made.values()] == [2, 2]
+    count, joined = make(0, 4)
+    assert count == 1
+    same_but_seconds(joined, whole)
+    for _, part in made.values():  # what is taken over is taken as it is
+        own = vars(part)["trajectories" if kind == "runs" else "trials"].read_text().splitlines()
+        assert set(own) <= set(vars(joined)["trajectories" if kind == "runs" else "trials"].read_text().splitlines())
+    assert make(0, 4, seed=2)[0] == 5  # signed for another seed
+    with pytest.raises(Killed):  # within the third one
+        make(0, 3, folder="cut", kills=2 * (6 if kind == "runs" else 3) + 1)
+    count, grown = make(0, 4, folder="cut")
+    assert count == 3
+    same_but_seconds(grown, whole)
+
+
+def same_but_seconds(one, other):
+    for a, b in zip(vars(one).values(), vars(other).values(), strict=True):
+        if a.suffix == ".csv":
+            tables = (pd.read_csv(path, dtype=str).drop(columns="seconds", errors="ignore") for path in (a, b))
+            pd.testing.assert_frame_equal(*tables)
+        elif a.suffix == ".pt":
+            assert a.read_bytes() == b.read_bytes()
+
+
+def test_a_run_can_be_read_before_the_next_one_is_over(make_tiny, tmp_path):
+    tiny = make_tiny("bert", layers=2, heads=2)
+    rows = [row for row in tiny.rows if row["label"] >= 0][:8]
+    outputs = part_files(tmp_path / "0-2", "trajectories", "scores")
+    state = Killing(tmp_path / "state.pt", {})
+    job = {"bench": tiny.bench(rows[:4], rows[2:]), "strategy": STRATEGY, "runs": range(3), "seed": 1, "stop": {}}
+    for kills, over in ((8, [0]), (6, [0, 1])):  # a run is five steps and its end
+        Killing.left = kills
+        with pytest.raises(Killed):
+            prune_heads.main(**job, state=state, outputs=outputs)
+        assert pd.read_csv(outputs.trajectories)["run"].unique().tolist() == over
+        assert len(read_run(outputs.trajectories, over[-1])) == 5 and not outputs.signature.exists()
+        before = outputs.trajectories.read_text()
+        outputs.trajectories.unlink()  # as Snakemake does where a job has failed
+    Killing.left = None
+    prune_heads.main(**job, state=state, outputs=outputs)
+    assert outputs.trajectories.read_text().startswith(before)  # seconds too: from the state
+    scores = files.load_tensors(outputs.scores)
+    assert list(scores) == [0, 1, 2] and all(own.shape == (2, 2, 2) for own in scores.values())
+    with pytest.raises(UserError, match="0-2.csv has no run 3; it has 0, 1, 2"):
+        read_run(outputs.trajectories, 3)
 
 
 def test_states_are_plain_data(tmp_path):

@@ -1,4 +1,4 @@
-"""Records of a CSV, JSON lines, parquet or tab-separated text file, as they are."""
+"""Reads the records of a CSV, JSON lines, parquet or tab-separated text file unchanged."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gnorm.files import atomic
 datasets.disable_progress_bars()
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
-UNREADABLE = (datasets.exceptions.DatasetsError, pyarrow.ArrowException)  # what a broken file raises
+UNREADABLE = (datasets.exceptions.DatasetsError, pyarrow.ArrowException)  # errors of a damaged file
 
 
 def read(path: str | Path, columns: Sequence[str] | None = None, separator: str | None = None) -> datasets.Dataset:
-    """All records; `columns` names those of a text file without a header line."""
+    """Read all records; `columns` names those of a text file without a header line."""
     path = Path(path)
     if path.suffix not in (known := dict.fromkeys([*FORMATS, *SEPARATORS])):
         raise UserError(f"dataset {path}: the file must end in one of {', '.join(known)}")
@@ -39,7 +39,7 @@ def read(path: str | Path, columns: Sequence[str] | None = None, separator: str 
 
 
 def _separated(path: Path, columns: Sequence[str] | None, separator: str) -> datasets.Dataset:
-    """Lines of text columns. Between tabs a quote is a character like any other."""
+    """Read lines of text columns. Between tabs a quote is an ordinary character."""
     quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
     records: list[dict[str, str]] = []
     try:
@@ -48,9 +48,9 @@ def _separated(path: Path, columns: Sequence[str] | None, separator: str) -> dat
             names = list(columns) if columns else next(lines, [])
             for cells in lines:
                 if len(cells) != len(names):
-                    said = f"{len(cells)} columns instead of the {len(names)} of {', '.join(names)}"
+                    mismatch = f"{len(cells)} columns instead of the {len(names)} of {', '.join(names)}"
                     raise UserError(
-                        f"dataset {path}, line {lines.line_num}: {said}; correct `columns:` or `separator:`"
+                        f"dataset {path}, line {lines.line_num}: {mismatch}; correct `columns:` or `separator:`"
                     )
                 records.append(dict(zip(names, cells, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
@@ -59,14 +59,14 @@ def _separated(path: Path, columns: Sequence[str] | None, separator: str) -> dat
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong in the first place, as one line."""
+    """Describe the first cause of an error in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def write(records: datasets.Dataset, path: str | Path) -> None:
-    made = io.BytesIO()
-    records.to_parquet(made)
-    with atomic(path) as temporary:  # by Python: the library aborts the whole process where the disk is full
-        temporary.write_bytes(made.getbuffer())
+    buffer = io.BytesIO()
+    records.to_parquet(buffer)
+    with atomic(path) as temporary:  # Python writes the file: the library aborts the whole process if the disk is full
+        temporary.write_bytes(buffer.getbuffer())

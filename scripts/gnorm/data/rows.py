@@ -1,4 +1,4 @@
-"""Reading the rows of a dataset, and which of them count in a run."""
+"""Reads the rows of a dataset, and draws how often they count in a run."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ import pyarrow.parquet
 
 from gnorm.files import read_json
 
+ROWS, SPLITS = "rows.parquet", "splits.json"  # in the folder of a dataset, which jobs are given whole
+LISTS = ("train", "calibration", "entropy", "evaluation")  # the index lists of a dataset
 NO_CLASS = -1  # the label of a row that no class covers: accuracy leaves it out
 
 
 def read(folder: str | Path, which: str) -> list[dict]:
-    """The rows of one index list, in its order."""
-    rows = pyarrow.parquet.read_table(Path(folder) / "rows.parquet").to_pylist()
-    return [rows[i] for i in read_json(Path(folder) / "splits.json")[which]]
+    """Read the rows of one index list, in its order."""
+    rows = pyarrow.parquet.read_table(Path(folder, ROWS)).to_pylist()
+    return [rows[i] for i in splits(folder)[which]]
+
+
+def splits(folder: str | Path) -> dict:
+    """Read the index lists of a dataset, and its classes."""
+    return read_json(Path(folder, SPLITS))
 
 
 def resample(count: int, run: int, seed: int) -> list[int]:
-    """How often each of `count` rows counts in a run: once in run 0, else a bootstrap resample."""
+    """Draw how often each of `count` rows counts in a run: once in run 0, else a bootstrap resample."""
     if run == 0:
         return [1] * count
     drawn = np.random.default_rng(seed + run).integers(count, size=count)

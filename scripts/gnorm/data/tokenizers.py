@@ -1,7 +1,7 @@
 """Real tokenizers of each family, trained on a corpus.
 
-The kind of subword model, the special tokens and how a pair is joined follow the
-family's published tokenizer, so that what is saved here loads through `AutoTokenizer`
+The kind of subword model, the special tokens and the way a pair is joined follow the
+family's published tokenizer, so that a tokenizer saved here loads through `AutoTokenizer`
 like any other checkpoint.
 """
 
@@ -9,114 +9,31 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
+import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import (
-    AlbertTokenizerFast,
-    AutoConfig,
-    AutoTokenizer,
-    BertTokenizerFast,
-    GPT2TokenizerFast,
-    PreTrainedTokenizerFast,
-    RobertaTokenizerFast,
-    XLMRobertaTokenizerFast,
-)
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
+from gnorm import families
 from gnorm.errors import UserError
 
 
-@dataclass(frozen=True)
-class Family:
-    model: str  # wordpiece, unigram or bytes
-    wrapper: type[PreTrainedTokenizerFast]
-    special: tuple[str, ...]  # in the order of their ids
-    single: str
-    pair: str
-    unknown: str
-    options: tuple[tuple[str, object], ...] = ()  # what is not the wrapper's own: names of special tokens, inputs
-    positions_after_padding: bool = False  # position ids start after the padding token's id
-
-
-FAMILIES = {
-    "bert": Family(
-        "wordpiece",
-        BertTokenizerFast,
-        ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-        "[CLS] $A [SEP]",
-        "[CLS] $A [SEP] $B:1 [SEP]:1",
-        "[UNK]",
-    ),
-    "albert": Family(
-        "unigram",
-        AlbertTokenizerFast,
-        ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
-        "[CLS] $A [SEP]",
-        "[CLS] $A [SEP] $B:1 [SEP]:1",
-        "<unk>",
-    ),
-    "roberta": Family(
-        "bytes",
-        RobertaTokenizerFast,
-        ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
-        "<s> $A </s>",
-        "<s> $A </s> </s> $B </s>",
-        "<unk>",
-        positions_after_padding=True,
-    ),
-    "xlm-roberta": Family(
-        "unigram",
-        XLMRobertaTokenizerFast,
-        ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
-        "<s> $A </s>",
-        "<s> $A </s> </s> $B </s>",
-        "<unk>",
-        positions_after_padding=True,
-    ),
-    # Decoders predict the next token: one stands before the first word, and one tells the end.
-    "gpt2": Family(
-        "bytes",
-        GPT2TokenizerFast,
-        ("<|endoftext|>", "<|padding|>"),
-        "<|endoftext|> $A <|endoftext|>",
-        "<|endoftext|> $A $B <|endoftext|>",
-        "<|endoftext|>",
-        (("pad_token", "<|padding|>"),),
-    ),
-    "llama": Family(
-        "bytes",
-        PreTrainedTokenizerFast,
-        ("<s>", "</s>", "<unk>", "<pad>"),
-        "<s> $A </s>",
-        "<s> $A $B </s>",
-        "<unk>",
-        (
-            ("bos_token", "<s>"),
-            ("eos_token", "</s>"),
-            ("unk_token", "<unk>"),
-            ("pad_token", "<pad>"),
-            ("model_input_names", ("input_ids", "attention_mask")),
-        ),
-    ),
-}
-
-
 def train(family: str, texts: list[str], vocabulary: int, length: int) -> PreTrainedTokenizerFast:
-    """A tokenizer of `family` with at most `vocabulary` tokens, cutting at `length` tokens.
+    """Train a tokenizer of `family` with at most `vocabulary` tokens, cutting at `length` tokens.
 
     The same texts give the same tokenizer. The library's WordPiece and Unigram trainers
     break ties at random, its BPE trainer does not: so all three learn their pieces by
     BPE, and WordPiece and Unigram then segment by their own rules.
     """
-    spec = FAMILIES[family]
+    spec = families.load(family).scratch.tokenizer
     special = list(spec.special)
     tokenizer = Tokenizer(models.BPE())
-    if spec.model == "bytes":
+    if spec.kind == "bytes":
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         _learn_pieces(tokenizer, texts, vocabulary, special, sorted(pre_tokenizers.ByteLevel.alphabet()))
-    elif spec.model == "wordpiece":
+    elif spec.kind == "wordpiece":
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
@@ -140,13 +57,14 @@ def train(family: str, texts: list[str], vocabulary: int, length: int) -> PreTra
         pair=spec.pair,
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in special],
     )
-    return spec.wrapper(tokenizer_object=tokenizer, model_max_length=length, **dict(spec.options))
+    wrapper = getattr(transformers, spec.wrapper)
+    return wrapper(tokenizer_object=tokenizer, model_max_length=length, **spec.options)
 
 
 def _learn_pieces(
     tokenizer: Tokenizer, texts: list[str], size: int, special: list[str], alphabet: list[str], continuation: str = ""
 ) -> tuple[Counter[str], set[str]]:
-    """Train `tokenizer`'s BPE; how often each piece occurs in `texts`, and their letters.
+    """Train `tokenizer`'s BPE, and count each piece in `texts` and collect their letters.
 
     A piece that continues a word is counted with `continuation` before it.
     """
@@ -164,18 +82,18 @@ def _learn_pieces(
 
 
 def load(folder: str | Path) -> PreTrainedTokenizerFast:
-    """The tokenizer of a local checkpoint, cutting at what its model can read."""
+    """Load the tokenizer of a local checkpoint, cutting at the length its model can read."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # a damaged file raises whatever its reader makes of it
+    except Exception as error:  # the type of error depends on the damage
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UserError(f"the tokenizer in {folder} cannot be loaded ({reason})") from error
-    family = FAMILIES.get(config.model_type)
+    family = families.find(config.model_type)
     skipped = tokenizer.pad_token_id + 1 if family and family.positions_after_padding else 0
-    positions = getattr(config, "max_position_embeddings", None)  # not every model counts them
+    positions = getattr(config, "max_position_embeddings", None)  # not every model has a limit
     if positions:
         tokenizer.model_max_length = min(tokenizer.model_max_length, positions - skipped)
     return tokenizer

@@ -1,4 +1,4 @@
-"""Losses of a batch with heads switched off, one set of heads after the other."""
+"""Losses of a batch with heads switched off, one set of heads after another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnorm.models.surgery import Slot, gated
 class Ablation:
     """Gates of a batch, and the loss of each row with them.
 
-    Layers below the lowest one whose gates differ from the last call's are not run again.
+    A call runs only the layers from the lowest one whose gates differ from the last call's.
     """
 
     def __init__(self, model: nn.Module, heads: SlotMap, batch: Batch, checks: Checks):
@@ -31,7 +31,7 @@ class Ablation:
     def losses(self, off: Iterable[Slot]) -> torch.Tensor:
         """Each row's loss with the slots `off` gated to zero, in float64; 0 for rows without a class.
 
-        Whether the logits are finite is left to `checks`.
+        `checks` see whether the logits are finite.
         """
         off = frozenset(off)
         changed = min((min(self.heads.blocks[row].layers) for row, _ in off ^ self.off), default=self.heads.layers)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # importing transformers takes seconds, and some rules only n
     from transformers import PreTrainedTokenizerBase
 
 
-# What oneDNN says where it finds no room for a kernel's code. Its generator of code remembers the error, so that every
-# kernel after it fails too, however much memory there is by then.
+# Part of oneDNN's message where a kernel's code finds no memory. Its code generator remembers the error, so every
+# later kernel fails too, even if memory is free again.
 NO_KERNEL = "create a primitive"
 
 Result = TypeVar("Result")
@@ -28,14 +28,14 @@ Result = TypeVar("Result")
 @dataclass(frozen=True, eq=False)  # compared by identity, so that a batch can be a key
 class Batch:
     inputs: dict[str, torch.Tensor]
-    labels: torch.Tensor  # what is to be predicted: a row's class, or of language models each token's next one
+    labels: torch.Tensor  # to be predicted: a row's class, or for language models the token after each token
     positions: torch.Tensor  # of its rows in the list that was given
     weights: torch.Tensor  # how often each row counts (bootstrap resamples repeat rows)
     rows: torch.Tensor  # their numbers in the dataset, or positions for rows without a number
-    source: Batch | None = None  # what it is a copy of, on another device
+    source: Batch | None = None  # the batch on another device that this is a copy of
 
     def to(self, device: torch.device) -> Batch:
-        """Itself on a device; positions and rows stay on the host, where they are read."""
+        """Copy it to a device; positions and rows stay on the host, where they are read."""
         if self.labels.device == device:
             return self
         return replace(
@@ -48,7 +48,7 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        """Memory that it takes on a device."""
+        """The memory it takes on a device."""
         moved = (*self.inputs.values(), self.labels, self.weights)
         return sum(tensor.numel() * tensor.element_size() for tensor in moved)
 
@@ -59,7 +59,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Padding included."""
+        """The number of tokens, padding included."""
         return self.mask.numel()
 
     def halves(self) -> list[Batch]:
@@ -83,12 +83,12 @@ class Batch:
         )
 
 
-def resident(made: list[Batch], device: torch.device) -> list[Batch]:
-    """Batches on a device for as long as a job needs them, unless they would take a tenth of its free memory."""
-    if device.type == "cuda" and sum(batch.bytes for batch in made) > free_memory(device) / 10:
-        log.info("%d batches are copied to %s each time: they take too much of its memory", len(made), device)
-        return made
-    return made if device.type == "cpu" else [batch.to(device) for batch in made]
+def resident(batches: list[Batch], device: torch.device) -> list[Batch]:
+    """Copy batches to a device once for the whole job, unless they would take a tenth of its free memory."""
+    if device.type == "cuda" and sum(batch.bytes for batch in batches) > free_memory(device) / 10:
+        log.info("%d batches are copied to %s each time: they take too much of its memory", len(batches), device)
+        return batches
+    return batches if device.type == "cpu" else [batch.to(device) for batch in batches]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], what: str = "rows") -> list[dict]:
@@ -135,7 +135,7 @@ def in_order(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], size: int
 
 
 def labels(rows: Sequence[dict], inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The class of each row; of rows without any, each token's next one, with `NO_CLASS` where nothing follows."""
+    """The class of each row; for rows without one, the token after each token, or `NO_CLASS` where none follows."""
     if rows[0]["label"] is not None:
         return torch.tensor([row["label"] for row in rows])
     following = torch.full_like(inputs["input_ids"], NO_CLASS)
@@ -157,9 +157,9 @@ def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) 
 
 
 def _cut(order: list[int], lengths: dict[int, int], tokens: int) -> list[list[int]]:
-    """Consecutive parts of `order`, shortest rows first, with the least to compute in all.
+    """Cut `order`, shortest rows first, into consecutive parts that cost least in all.
 
-    A part costs its tokens, padding included, and to start it as much as a 32nd of the budget.
+    A part costs its tokens, padding included, plus a 32nd of the budget for starting it.
     """
     best, cut = [0.0], [0]  # for the first n rows: least cost, and where their last part begins
     for end in range(1, len(order) + 1):
@@ -179,10 +179,10 @@ def _cut(order: list[int], lengths: dict[int, int], tokens: int) -> list[list[in
 
 
 def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tuple[Batch, Result]]:
-    """Every batch with what `work` makes of it.
+    """Yield every batch with the result of `work`.
 
-    Where memory runs out the token budget is halved: the batch, and those after it that are over the
-    new budget, are cut in two, and stay so in `batches`. Where oneDNN breaks, the batch is tried again without it.
+    Where memory runs out the token budget is halved: the batch, and later ones over the new budget, are cut in two
+    and stay so in `batches`. Where oneDNN breaks, the batch is tried again without it.
     """
     budget, i = None, 0
     while i < len(batches):
@@ -201,7 +201,7 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
                 yield batch, result
                 i += 1
                 continue
-            # Out here the failed attempt's tensors are let go.
+            # Outside of the `except` block the failed attempt's tensors are freed.
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
@@ -215,14 +215,14 @@ def each(batches: list[Batch], work: Callable[[Batch], Result]) -> Iterator[tupl
 
 
 def kernels_broke(error: Exception) -> bool:
-    """Whether oneDNN had no memory for a kernel, which it will not get over."""
+    """Whether oneDNN had no memory for a kernel; it does not recover from this."""
     return NO_KERNEL in str(error) and torch.backends.mkldnn.enabled
 
 
 def out_of_memory(error: Exception) -> bool:
     """Whether an error says that memory ran out, on a GPU or on the CPU."""
-    # The third and fourth are what cuBLAS says of it, the last two what oneDNN says.
-    said = (
+    # The third and fourth come from cuBLAS, the last two from oneDNN.
+    phrases = (
         "can't allocate memory",
         "bad_alloc",
         "ALLOC_FAILED",
@@ -232,5 +232,5 @@ def out_of_memory(error: Exception) -> bool:
         "create a memory",
     )
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in said)
+        isinstance(error, RuntimeError) and any(words in str(error) for words in phrases)
     )

@@ -34,7 +34,7 @@ class Accuracy:
 def outcomes(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
     """Label, prediction, loss, confidence and whether the logits are finite, for every label of a batch, row after row.
 
-    5 x labels in float64, which holds all of them exactly, on the device: see `Outcomes`.
+    Returns 5 x labels on the device, in float64, which holds all of them exactly. See `Outcomes`.
     """
     logits, labels = logits.detach(), batch.labels.to(logits.device)
     logarithms = logits.log_softmax(-1)
@@ -44,7 +44,7 @@ def outcomes(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
 
 
 class Outcomes:
-    """What a model predicts of batches: left on the device until all are there, then copied to the host once."""
+    """The predictions of a model, which stay on the device until all batches are done and are then copied once."""
 
     def __init__(self, model: nn.Module, heads: SlotMap):
         self.model, self.heads = model, heads
@@ -61,17 +61,17 @@ class Outcomes:
 
     def by_row(self) -> dict[int, Predictions]:
         """Predictions by the row's position."""
-        found = {}
+        predictions = {}
         for batch, values in self._arrived():
             counts = (values[0] != NO_CLASS).reshape(len(batch.positions), -1).sum(1)
-            found |= zip(batch.positions.tolist(), self._predictions(values).split(counts), strict=True)
-        return found
+            predictions |= zip(batch.positions.tolist(), self._predictions(values).split(counts), strict=True)
+        return predictions
 
     def _arrived(self) -> Iterator[tuple[Batch, np.ndarray]]:
         values = torch.cat([part for _, part in self.parts], dim=1).cpu().numpy() if self.parts else np.zeros((5, 0))
         ends = np.cumsum([part.shape[1] for _, part in self.parts])
         for (batch, _), own in zip(self.parts, np.split(values, ends, axis=1)[:-1], strict=True):
-            if not own[4].all():  # the class of a NaN would be counted as any other
+            if not own[4].all():  # the class of a NaN would count like any other
                 at = int(own[4].argmin()) * len(batch.positions) // own.shape[1]
                 raise NotFinite(broken_logits(self.model, self.heads, batch, at))
             yield batch, own
@@ -85,9 +85,9 @@ class Outcomes:
 class Evaluation:
     """Measures one model again and again while it loses heads.
 
-    Layers below a pruned head give what they gave before, so their outputs are kept where they
-    fit into `memory_mb`: all of them, or every second, third, ... Rows must have a class. `wanted` are metrics
-    to take beside the accuracy.
+    Layers below a pruned head give the same outputs as before, so these are kept where they fit into
+    `memory_mb`: all of them, or every second, third, ... Rows must have a class. `wanted` names the metrics
+    that are computed beside the accuracy.
     """
 
     def __init__(self, batches: list[Batch], heads: SlotMap, memory_mb: int = 0, wanted: Iterable[str] = ()):
@@ -97,7 +97,7 @@ class Evaluation:
         self.measured: dict[frozenset, Accuracy] = {}  # by the heads that are gone
 
     def copy(self) -> Evaluation:
-        """For another way from the same model: what has been measured is not measured again."""
+        """Copy it for another path from the same model, which does not repeat what has been measured."""
         other = copy(self)
         other.stored = WeakKeyDictionary({batch: dict(kept) for batch, kept in self.stored.items()})
         return other
@@ -121,8 +121,7 @@ class Evaluation:
     ) -> Accuracy:
         """Accuracy now; `changed` is the lowest layer that has changed since the last call, None if none has.
 
-        `known` has what this very model has predicted already, by the row's position; a batch of such rows
-        is not run.
+        `known` holds predictions of this same model by the row's position; batches of known rows are not run.
         """
         known = known or {}
         if changed is not None:
@@ -136,7 +135,7 @@ class Evaluation:
         new = Outcomes(model, self.heads)
 
         def predict(batch: Batch) -> Predictions | None:
-            """What is known of a batch; else it is among what is `new`."""
+            """Return a batch's known predictions; for any other batch run the model and add them to `new`."""
             positions = batch.positions.tolist()
             if all(position in known for position in positions):
                 return Predictions.join(known[position] for position in positions)
@@ -153,9 +152,9 @@ class Evaluation:
         with torch.inference_mode():
             parts = [of_batch for _, of_batch in each(self.batches, predict)]
         predicted = iter(new.by_batch())
-        found = Predictions.join(next(predicted) if part is None else part for part in parts)
-        values = metrics.evaluate(self.wanted, found)
-        self.measured[gone] = Accuracy(int(found.correct.sum()), len(found.label), values)
+        joined = Predictions.join(next(predicted) if part is None else part for part in parts)
+        values = metrics.evaluate(self.wanted, joined)
+        self.measured[gone] = Accuracy(int(joined.correct.sum()), len(joined.label), values)
         return self.measured[gone]
 
     def _predict(self, model: nn.Module, batch: Batch, new: Outcomes) -> None:

@@ -23,9 +23,9 @@ class NotFinite(UserError):
 
 
 class Checks:
-    """Values that have to be finite, looked at all at once: a GPU would have to wait each time it is asked.
+    """Collects values that must be finite and checks them all at once, because each check makes a GPU wait.
 
-    `look` names the row, the layer and the slot of the first bad value. Nothing may be used before it was called.
+    `look` names the row, the layer and the slot of the first bad value. Use no value before `look` was called.
     """
 
     def __init__(self, model: nn.Module, heads: SlotMap):
@@ -53,24 +53,24 @@ class Checks:
             return
         bad = ~values.isfinite()
         place = bad.byte().argmax(1, keepdim=True)  # of the first one of a row
-        found = torch.cat([bad.any(1, keepdim=True), place, values.gather(1, place)], dim=1)
-        self.pending.append((found, explain))
+        first = torch.cat([bad.any(1, keepdim=True), place, values.gather(1, place)], dim=1)
+        self.pending.append((first, explain))
 
     def look(self) -> None:
         """Stop at the first value that is not finite."""
         pending, self.pending = self.pending, []
         if not pending:
             return
-        found = torch.cat([part.double() for part, _ in pending]).cpu()
+        firsts = torch.cat([part.double() for part, _ in pending]).cpu()
         ends = [0, *accumulate(len(part) for part, _ in pending)]
-        for at in found[:, 0].nonzero().flatten().tolist()[:1]:
+        for at in firsts[:, 0].nonzero().flatten().tolist()[:1]:
             which = bisect_right(ends, at) - 1
-            raise NotFinite(pending[which][1](at - ends[which], int(found[at, 1]), found[at, 2].item()))
+            raise NotFinite(pending[which][1](at - ends[which], int(firsts[at, 1]), firsts[at, 2].item()))
 
 
 @contextmanager
 def collected(checks: Checks | None, model: nn.Module, heads: SlotMap) -> Iterator[Checks]:
-    """The caller's checks, or without any those that are looked at when the block ends."""
+    """Yield the caller's checks, or checks that are looked at when the block ends."""
     own = checks or Checks(model, heads)
     yield own
     if checks is None:
@@ -78,18 +78,18 @@ def collected(checks: Checks | None, model: nn.Module, heads: SlotMap) -> Iterat
 
 
 def check_logits(model: nn.Module, heads: SlotMap, batch: Batch, logits: torch.Tensor) -> None:
-    """Stop at the first row whose logits are not finite, and name the head where that begins."""
+    """Stop at the first row whose logits are not finite, and name the head where this begins."""
     with collected(None, model, heads) as checks:
         checks.logits(batch, logits)
 
 
 def broken_logits(model: nn.Module, heads: SlotMap, batch: Batch, at: int) -> str:
-    """What is wrong with a row whose logits are not finite."""
+    """Describe a row whose logits are not finite, and where that begins."""
     return f"the model's logits are not finite for row {batch.rows[at]}: {_origin(model, heads, batch.row(at))}"
 
 
 def check_slots(values: torch.Tensor, what: str, unit: str = "head") -> None:
-    """Stop at the first value that is not finite, of layers x slots on the host."""
+    """Stop at the first value that is not finite; `values` are layers x slots on the host."""
     if values.isfinite().all():
         return
     layer, slot = (~values.isfinite()).nonzero()[0].tolist()
@@ -97,19 +97,19 @@ def check_slots(values: torch.Tensor, what: str, unit: str = "head") -> None:
 
 
 def _origin(model: nn.Module, heads: SlotMap, batch: Batch) -> str:
-    """Where the first value that is not finite turns up in a forward pass of one row."""
-    found: list[str] = []
+    """Find where the first non-finite value turns up in a forward pass of one row."""
+    places: list[str] = []
 
     def watch(layers, kept):
         def look(_module, args):
             layer, output = next(layers), args[0].flatten(2)
             good = output.isfinite().flatten(0, 1).unflatten(-1, (len(kept), heads.width)).all(-1).all(0)
-            if not found and not good.all():
+            if not places and not good.all():
                 bad = [kept[i] for i in (~good).nonzero().flatten().tolist()]
                 if len(bad) < len(kept) or len(kept) == 1:
-                    found.append(f"it begins in layer {layer}, {heads.unit} {bad[0]}")
+                    places.append(f"it begins in layer {layer}, {heads.unit} {bad[0]}")
                 else:
-                    found.append(
+                    places.append(
                         f"it begins at or below layer {layer}, in all {heads.unit}s from {heads.unit} {bad[0]}"
                     )
 
@@ -129,4 +129,4 @@ def _origin(model: nn.Module, heads: SlotMap, batch: Batch) -> str:
     finally:
         for handle in handles:
             handle.remove()
-    return found[0] if found else f"it begins above the {heads.unit}s of layer {heads.layers - 1}"
+    return places[0] if places else f"it begins above the {heads.unit}s of layer {heads.layers - 1}"

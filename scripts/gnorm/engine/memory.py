@@ -1,4 +1,4 @@
-"""How many tokens a batch may have: from the memory there is and, on a GPU, from how fast it is."""
+"""The number of tokens a batch may have, from the free memory and, on a GPU, from its speed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SAMPLE = 64  # rows that are looked at for their usual length
 
 @dataclass(frozen=True)
 class Probe:
-    """What a probe for a GPU's batch size reads: the same in every job of a model, whichever runs first.
+    """The inputs of a probe for a GPU's batch size: the same in every job of a model, whichever runs first.
 
-    `kept` is a file for what was found: all jobs of a model make the same batches, and one that is interrupted goes on
-    with those it had, also on another card. `reuse_mb` is left free for the outputs of layers.
+    `kept` is the file that stores the result. All jobs of a model therefore make the same batches, and an interrupted
+    job continues with the batches it had, also on another card. `reuse_mb` is left free for the outputs of layers.
     """
 
     checkpoint: str | Path
@@ -60,9 +60,9 @@ def token_budget(
     """The suite's `batch_tokens`; for `auto` a power of two that fits.
 
     On a CPU it is the largest one up to a common limit, so that machines with enough memory make the same batches.
-    `job_mb` is the suite's `memory_mb`: a CPU that runs out of it kills the job more often than it says so.
-    None where jobs ask for what the model's size needs: then it is the limit, on every machine.
-    On a GPU it is found by a `probe`; without one it is the largest up to a limit too.
+    `job_mb` is the suite's `memory_mb`. A CPU job that runs out of memory is usually killed without an error.
+    `job_mb` is None where jobs ask for what the model's size needs: every machine then takes the limit.
+    On a GPU a `probe` finds the budget; without a probe it is the largest one up to a limit.
     """
     if setting != "auto":
         return int(setting)
@@ -105,7 +105,7 @@ def bytes_per_token(model: nn.Module, heads: HeadMap) -> int:
 
 
 def _kept_or_probed(model: nn.Module, probe: Probe) -> int:
-    """What an earlier job of this model has found, or what is found now and kept."""
+    """Read the budget that an earlier job of this model stored, or probe for it and store it."""
     size = sum(p.numel() for p in model.parameters())
     if not (kept := _kept(probe.kept, size)):
         tokens = _probed_on_a_copy(model.device, probe)
@@ -129,19 +129,19 @@ def _probed_on_a_copy(card: torch.device, probe: Probe) -> int:
 
 def _kept(file: str | Path, size: int) -> dict | None:
     try:
-        found = read_json(file)
+        stored = read_json(file)
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-    return found if found.get("parameters") == size else None
+    return stored if stored.get("parameters") == size else None
 
 
-def _keep(file: str | Path, found: dict) -> None:
-    """Write a file whole, unless another job has; one of another model is replaced."""
+def _keep(file: str | Path, budget: dict) -> None:
+    """Write the file whole, unless another job has written it; replace the file of another model."""
     file = Path(file)
     new = file.with_name(f".{file.name}.{socket.gethostname()}.{os.getpid()}")
     try:
-        write_json(new, found)
-        if file.exists() and not _kept(file, found["parameters"]):
+        write_json(new, budget)
+        if file.exists() and not _kept(file, budget["parameters"]):
             os.replace(new, file)
             return
         try:
@@ -157,14 +157,14 @@ def _keep(file: str | Path, found: dict) -> None:
 def probed(
     model: nn.Module, heads: HeadMap, tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], reuse_mb: int = 0
 ) -> int:
-    """The budget from which on more tokens are no faster, or would fill more than four fifths of the memory.
+    """Find the budget beyond which more tokens are no faster, or fill more than four fifths of the memory.
 
-    Rows of the usual length go forward and backward, twice as many tokens each time.
+    Runs rows of the usual length forward and backward, with twice as many tokens each time.
     """
     encoded = sorted(batches.encode(tokenizer, rows[:SAMPLE]), key=lambda row: len(row["input_ids"]))
     usual = encoded[len(encoded) // 2]
     room = torch.cuda.memory_allocated(model.device) + FULL * free_memory(model.device) - reuse_mb * 2**20
-    best = tokens = max(LEAST, 2 ** (len(usual["input_ids"]) - 1).bit_length())  # a row at least
+    best = tokens = max(LEAST, 2 ** (len(usual["input_ids"]) - 1).bit_length())  # at least one row
     fastest = 0.0
     while tokens <= MOST:
         inputs = tokenizer.pad([usual] * (tokens // len(usual["input_ids"])), return_tensors="pt", padding_side="right")
@@ -188,9 +188,9 @@ def probed(
 
 
 def _measured(model: nn.Module, heads: HeadMap, inputs: dict[str, torch.Tensor]) -> tuple[float, float]:
-    """Seconds of a pass forward and back, the best of three, and the memory at its peak."""
+    """Time a forward and backward pass, the best of three, and measure its peak memory."""
     torch.cuda.reset_peak_memory_stats(model.device)
-    taken = []
+    seconds = []
     for _ in range(4):  # the first one warms up
         torch.cuda.synchronize(model.device)
         began = time.perf_counter()
@@ -199,5 +199,5 @@ def _measured(model: nn.Module, heads: HeadMap, inputs: dict[str, torch.Tensor])
             if roots:
                 torch.autograd.grad(value, roots)
         torch.cuda.synchronize(model.device)
-        taken.append(time.perf_counter() - began)
-    return min(taken[1:]), torch.cuda.max_memory_allocated(model.device)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds[1:]), torch.cuda.max_memory_allocated(model.device)

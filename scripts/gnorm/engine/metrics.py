@@ -1,6 +1,6 @@
-"""How good a model is, in numbers: one function a metric; imports no torch.
+"""Metrics of a model's quality: one function per metric; imports no torch.
 
-Those of `Predictions` are taken at every step. Those of generated text are taken where speed is measured.
+Metrics of `Predictions` are computed at every step, metrics of generated text where speed is measured.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 TASKS = ("classification", "language_model")
 BINS = 10  # of the calibration error
 WINDOW = 50  # words in which one may be repeated
-DIGITS = 6  # significant ones that are kept: the rest differs with the batch size
+DIGITS = 6  # significant digits that are kept: the others differ with the batch size
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Of rows, or of language models of the tokens that follow one: all arrays have an entry for each."""
+    """One entry per row, or for language models one per token that follows another, in each array."""
 
     label: np.ndarray
     predicted: np.ndarray
@@ -31,7 +31,7 @@ class Predictions:
         return Predictions(*map(np.concatenate, zip(*(part._arrays for part in parts), strict=True)))
 
     def split(self, counts: Sequence[int]) -> list[Predictions]:
-        """Consecutive parts of so many entries each."""
+        """Split into consecutive parts of `counts` entries."""
         ends = np.cumsum(counts)[:-1]
         return [Predictions(*part) for part in zip(*(np.split(of, ends) for of in self._arrays), strict=True)]
 
@@ -44,46 +44,46 @@ class Predictions:
         return self.label == self.predicted
 
 
-def accuracy(found: Predictions) -> float:
-    return float(found.correct.mean())
+def accuracy(predictions: Predictions) -> float:
+    return float(predictions.correct.mean())
 
 
-def loss(found: Predictions) -> float:
+def loss(predictions: Predictions) -> float:
     """The mean in nats."""
-    return float(found.loss.mean(dtype=np.float64))
+    return float(predictions.loss.mean(dtype=np.float64))
 
 
-def perplexity(found: Predictions) -> float:
+def perplexity(predictions: Predictions) -> float:
     """exp of the mean loss of a token, all tokens alike; infinite where no float64 holds it."""
-    mean = loss(found)
+    mean = loss(predictions)
     return math.exp(mean) if mean < 709 else math.inf
 
 
-def macro_f1(found: Predictions) -> float:
-    """The mean over classes of 2 TP / (2 TP + FP + FN), of classes that are a label or are predicted."""
+def macro_f1(predictions: Predictions) -> float:
+    """The mean of 2 TP / (2 TP + FP + FN) over the classes that are a label or are predicted."""
     scores = []
-    for name in np.union1d(found.label, found.predicted):
-        is_label, is_predicted = found.label == name, found.predicted == name
+    for name in np.union1d(predictions.label, predictions.predicted):
+        is_label, is_predicted = predictions.label == name, predictions.predicted == name
         scores.append(2 * (is_label & is_predicted).sum() / (is_label.sum() + is_predicted.sum()))
     return float(np.mean(scores))
 
 
-def calibration_error(found: Predictions) -> float:
+def calibration_error(predictions: Predictions) -> float:
     """|accuracy - mean confidence| of ten bins of equal width, weighted by how many predictions each has."""
-    confidence = found.confidence.astype(np.float64)
+    confidence = predictions.confidence.astype(np.float64)
     bins = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)  # (0, 0.1], (0.1, 0.2], ...
     gaps = np.zeros(BINS)
-    np.add.at(gaps, bins, found.correct - confidence)
+    np.add.at(gaps, bins, predictions.correct - confidence)
     return float(np.abs(gaps).sum() / len(confidence))
 
 
 def lexical_diversity(words: Sequence[str]) -> float:
-    """Different words among all (Sentinel-AI); NaN without words."""
+    """The number of different words divided by the number of words (Sentinel-AI); NaN without words."""
     return len(set(words)) / len(words) if words else math.nan
 
 
 def repetition(words: Sequence[str]) -> float:
-    """Of all words but the last, the share that comes again within the window (Sentinel-AI); NaN below two words."""
+    """The share of words, without the last one, that recur within the window (Sentinel-AI); NaN below two words."""
     if len(words) < 2:
         return math.nan
     window = min(WINDOW, len(words))
@@ -112,17 +112,20 @@ METRICS = {
 }
 
 
+AT_LEVELS = ("tokens_per_second", "lexical_diversity", "repetition")  # measured where speed is, not at every step
+
+
 def title(name: str, task: str) -> str:
     return "next-token accuracy" if (name, task) == ("accuracy", "language_model") else METRICS[name].title
 
 
 def at_steps(names: Iterable[str]) -> list[str]:
-    """Those that every step records beside its accuracy, each once."""
+    """The metrics that every step records beside its accuracy, each once."""
     return [name for name in dict.fromkeys(names) if METRICS[name].of_predictions and name != "accuracy"]
 
 
-def evaluate(names: Iterable[str], found: Predictions) -> dict[str, float]:
-    return {name: rounded(METRICS[name].of_predictions(found)) for name in names}
+def evaluate(names: Iterable[str], predictions: Predictions) -> dict[str, float]:
+    return {name: rounded(METRICS[name].of_predictions(predictions)) for name in names}
 
 
 def rounded(value: float) -> float:

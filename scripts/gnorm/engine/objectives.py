@@ -1,7 +1,7 @@
-"""What is differentiated or compared: one number a row.
+"""Objectives that are differentiated or compared: one number per row.
 
-A classifier has one vector of logits a row, a language model one a token: then the loss is the mean over the tokens
-that something follows, and the norm that of all logits. Padding counts in neither.
+A classifier has one vector of logits per row, a language model one per token. The loss of a language model's row is the
+mean over the tokens that another one follows, and its norm is that of all logits. Padding counts in neither.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def of_batch(logits: torch.Tensor, batch: Batch, objective: str) -> torch.Tensor
 
 
 def labelled(batch: Batch) -> torch.Tensor:
-    """Rows that have anything to predict."""
+    """Mark the rows that have a label to predict."""
     return (batch.labels != NO_CLASS).view(len(batch.labels), -1).any(1)
 
 
 def weights(batch: Batch, objective: str) -> torch.Tensor:
-    """How often each row of a batch counts; without a label it counts only where none is needed."""
+    """How often each row of a batch counts: rows without a label count only where the objective needs none."""
     return batch.weights if objective == "logit_norm" else batch.weights * labelled(batch)
 
 
@@ -52,22 +52,22 @@ def _real(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 
 class Mean:
-    """A weighted mean over the rows of all batches, in float64; it comes to the host when it is asked for."""
+    """A weighted mean over the rows of all batches, in float64; only `value` copies it to the host."""
 
     def __init__(self):
         self.total = self.rows = 0.0
 
     def add(self, weights: torch.Tensor, values: torch.Tensor, rows: torch.Tensor | None = None) -> None:
-        """`values` are rows x ...; `rows` says how many they count for, if not as many as the weights add up to."""
+        """Add `values`, rows x ...; they count for `rows` rows, by default the sum of the weights."""
         self.total = self.total + torch.einsum("b,b...->...", weights, values)
         self.rows = self.rows + (weights.sum() if rows is None else rows)
 
     def value(self) -> torch.Tensor:
         total = torch.as_tensor(self.total, dtype=torch.float64)
         rows = torch.as_tensor(self.rows, dtype=torch.float64)
-        found, rows = torch.cat([total.flatten(), rows.view(1)]).cpu().split([total.numel(), 1])  # the host waits once
+        sums, rows = torch.cat([total.flatten(), rows.view(1)]).cpu().split([total.numel(), 1])  # the host waits once
         if not rows:
             raise UserError(
                 "no calibration row has a class of the model, so none has a loss: take more rows, or other classes"
             )
-        return (found / rows).view(total.shape)
+        return (sums / rows).view(total.shape)

@@ -1,11 +1,11 @@
 """One forward and backward pass that several gradient criteria read.
 
-A criterion that can share a pass has `reading(**settings)`: which signals of the pass it reads, what of
-them is averaged over rows, and what becomes of the mean. Readings of the same objective share a pass.
+A criterion that can share a pass has `reading(**settings)`. It says which signals of the pass the criterion reads,
+which function of them is averaged over rows, and how the mean becomes a score. Readings of one objective share a pass.
 
 A signal is a context manager of (model, heads, batch) that watches the model and yields a tensor, rows x ...
-x slots, which is filled while the pass goes back. Sentences do not interact, so one backward pass of the sum
-of their objectives gives every sentence's own.
+x slots, which is filled during the backward pass. Sentences do not interact, so one backward pass of the sum
+of their objectives gives the gradients of each sentence.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from gnorm.errors import UserError
 from gnorm.models.heads import HeadMap
 from gnorm.models.slots import SlotMap, eager, lowest_projections, places_of
 
-# Gradients are taken of so much times the objective: squared in float32, a block's norm may then lie
-# anywhere from 1e-26 to 1e10. A power of two rounds nothing.
+# The objective is multiplied by this before gradients are taken: squared in float32, a block's norm may then
+# lie anywhere from 1e-26 to 1e10. A power of two rounds nothing.
 SCALE = 2.0**30
 
 Signal = Callable[[nn.Module, SlotMap, Batch], AbstractContextManager[torch.Tensor]]
@@ -44,7 +44,7 @@ class Reading:
 
     @property
     def shares(self) -> tuple[str, str]:
-        """Readings that agree in this are read off one pass."""
+        """The key of a pass: readings with the same key share one."""
         return self.objective, self.precision
 
 
@@ -55,15 +55,15 @@ def read(
     readings: Mapping[str, Reading],
     seen: Seen | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The score of each reading, from as few passes as there are objectives."""
+    """Compute the score of each reading, with one pass per objective and precision."""
     passes: dict[tuple[str, str], dict[str, Reading]] = defaultdict(dict)
     for name, reading in readings.items():
         passes[reading.shares][name] = reading
-    found = {}
+    scores_by_name = {}
     for (objective, precision), group in passes.items():
         means = _means(model, heads, batches, objective, precision, group, seen)
-        found |= {name: finite(group[name].finish(mean), name, heads) for name, mean in means.items()}
-    return {name: found[name] for name in readings}
+        scores_by_name |= {name: finite(group[name].finish(mean), name, heads) for name, mean in means.items()}
+    return {name: scores_by_name[name] for name in readings}
 
 
 def _means(model, heads, batches, objective, precision, group, seen) -> dict[str, torch.Tensor]:
@@ -94,12 +94,12 @@ def backward(
 ) -> tuple[dict[Signal, torch.Tensor], torch.Tensor]:
     """The signals of a batch's rows, and its logits; pruned slots are 0. Weights stay frozen.
 
-    Whether the logits are finite is left to the caller's `checks`; without any it is looked at here.
+    The caller's `checks` see whether the logits are finite; without `checks`, this function does.
     """
     batch = batch.to(model.device)
     with ExitStack() as watching, torch.enable_grad():
         roots = watching.enter_context(lowest_projections(model, heads))
-        found = {signal: watching.enter_context(signal(model, heads, batch)) for signal in signals}
+        watched = {signal: watching.enter_context(signal(model, heads, batch)) for signal in signals}
         inputs = dict(batch.inputs)
         if attention_products in signals:
             watching.enter_context(eager(model))
@@ -116,7 +116,7 @@ def backward(
             torch.autograd.grad(SCALE * value, roots)
     with collected(checks, model, heads) as own:
         own.logits(batch, logits)
-    return found, logits.detach()
+    return watched, logits.detach()
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def gate_gradients(model: nn.Module, heads: SlotMap, batch: Batch) -> Iterator[t
     all layers of a slot, whose gradients add up.
     """
     kept = heads.kept(model)
-    found = torch.zeros(len(batch.labels), *heads.shape, dtype=torch.float64, device=model.device)
+    slopes = torch.zeros(len(batch.labels), *heads.shape, dtype=torch.float64, device=model.device)
     handles = []
     for row, block in enumerate(heads.blocks):
         columns = places_of(kept[row], model.device)
@@ -137,14 +137,14 @@ def gate_gradients(model: nn.Module, heads: SlotMap, batch: Batch) -> Iterator[t
 
             def arrived(gradient):
                 product = (output * gradient).unflatten(-1, (len(columns), heads.width))
-                found[:, row, columns] += product.sum((1, 3), dtype=torch.float64) / SCALE
+                slopes[:, row, columns] += product.sum((1, 3), dtype=torch.float64) / SCALE
 
             args[0].register_hook(arrived)
 
         if len(columns):
             handles.append(model.get_submodule(block.output).register_forward_pre_hook(watch))
     try:
-        yield found
+        yield slopes
     finally:
         for handle in handles:
             handle.remove()
@@ -154,10 +154,11 @@ def gate_gradients(model: nn.Module, heads: SlotMap, batch: Batch) -> Iterator[t
 def attention_products(model: nn.Module, heads: HeadMap, batch: Batch) -> Iterator[torch.Tensor]:
     """A * d objective / dA of each row, rows x 2 x slots: the sum over the matrix, and that of absolute values.
 
-    Summed over the layers and query heads of a slot. Padding adds nothing: nobody attends to it, nothing depends on it.
+    Sums run over the layers and query heads of a slot. Padding adds nothing: no token attends to it and no
+    objective depends on it.
     """
     kept = heads.kept(model)
-    found = torch.zeros(len(batch.labels), 2, *heads.shape, dtype=torch.float64, device=model.device)
+    sums = torch.zeros(len(batch.labels), 2, *heads.shape, dtype=torch.float64, device=model.device)
     handles = []
     for row, block in enumerate(heads.blocks):
         columns = places_of(kept[row], model.device)
@@ -168,22 +169,22 @@ def attention_products(model: nn.Module, heads: HeadMap, batch: Batch) -> Iterat
 
             def arrived(gradient):
                 product = (matrix * gradient).unflatten(1, (len(columns), heads.queries))
-                found[:, 0, row, columns] += product.sum((2, 3, 4), dtype=torch.float64) / SCALE
-                found[:, 1, row, columns] += product.abs_().sum((2, 3, 4), dtype=torch.float64) / SCALE
+                sums[:, 0, row, columns] += product.sum((2, 3, 4), dtype=torch.float64) / SCALE
+                sums[:, 1, row, columns] += product.abs_().sum((2, 3, 4), dtype=torch.float64) / SCALE
 
             weights.register_hook(arrived)
 
         if len(columns):
             handles.append(model.get_submodule(block.attention).register_forward_hook(watch))
     try:
-        yield found
+        yield sums
     finally:
         for handle in handles:
             handle.remove()
 
 
 def attention_weights(output: tuple) -> torch.Tensor:
-    """The attention matrices of what an attention module returned, rows x heads x T x T."""
+    """Read the attention matrices off an attention module's output, rows x heads x T x T."""
     if not isinstance(output, tuple) or len(output) < 2 or output[1] is None:
         raise UserError(
             "the model gives no attention weights (its attention module returns none with output_attentions): "

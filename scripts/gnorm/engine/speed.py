@@ -1,4 +1,4 @@
-"""How many tokens a model reads or writes in a second, and what it writes."""
+"""The number of tokens a model reads or writes per second, and the text it writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Measured:
 
 
 class Cache(DynamicCache):
-    """Keys and values so far. A layer without heads has none, which must not pass for there being no past."""
+    """Keys and values so far. A layer without heads has none, which must not be mistaken for an empty cache."""
 
     def get_seq_length(self, layer_idx: int | None = 0) -> int:
         return max((keys.shape[-2] for keys in self.key_cache if keys.numel()), default=0)
@@ -39,9 +39,9 @@ class Cache(DynamicCache):
 class Writer:
     """Greedy continuations of the first tokens of some rows, all at once.
 
-    Decoding does not stop where a text ends, or a model that ends early would pass for a slow one: every pass gives a
-    token of every prompt, and all are counted. What comes after an end is no part of the text. `positions` are those
-    that the model has: a text that would not fit is cut to them.
+    Decoding does not stop where a text ends, or a model that ends early would look slow: every pass gives a token of
+    every prompt, and all are counted. Tokens after an end are no part of the text. `positions` is the number the
+    model has: a longer text is cut to it.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Writer:
                 f"tokens: set generation.prompt_tokens in config.yaml to {positions - 1} or less"
             )
         if room < new_tokens:
-            said = "the model has %d positions: %d new tokens a prompt, not generation.new_tokens, %d"
-            log.warning(said, positions, room, new_tokens)
+            message = "the model has %d positions: %d new tokens a prompt, not generation.new_tokens, %d"
+            log.warning(message, positions, room, new_tokens)
         self.tokenizer, self.new = tokenizer, min(new_tokens, room)
         self.segments = "token_type_ids" in tokenizer.model_input_names  # as where the model is scored
         encoded = [row["input_ids"] for row in batches.encode(tokenizer, rows, "prompts")]
@@ -72,8 +72,8 @@ class Writer:
                 "lower generation.prompt_tokens in config.yaml"
             )
         if len(long_enough) < prompts:
-            said = "%d prompts, not generation.prompts, %d: no more evaluation rows are longer than %d tokens"
-            log.warning(said, len(long_enough), prompts, prompt_tokens)
+            message = "%d prompts, not generation.prompts, %d: no more evaluation rows are longer than %d tokens"
+            log.warning(message, len(long_enough), prompts, prompt_tokens)
         self.prompts = torch.tensor([ids[:prompt_tokens] for ids in long_enough])
 
     def __call__(self, model: nn.Module) -> Measured:
@@ -104,12 +104,12 @@ class Reader:
 
 @torch.inference_mode()
 def generate(model: nn.Module, prompts: torch.Tensor, new: int, segments: bool = False) -> torch.Tensor:
-    """The `new` most likely tokens after prompts of one length, each given those before it.
+    """Write the `new` most likely tokens after prompts of one length, each given the tokens before it.
 
-    `segments` says that the model is told that all tokens are of the first segment, which GPT-2 adds as a token.
+    With `segments` the model is told that all tokens are of the first segment, which GPT-2 adds as a token.
     """
     cache, read, written = Cache(), prompts, []
-    taken = inspect.signature(model.forward).parameters
+    accepted = inspect.signature(model.forward).parameters
     for at in range(prompts.shape[1], prompts.shape[1] + new):
         places = torch.arange(at - read.shape[1], at, device=prompts.device)
         offered = {
@@ -119,7 +119,7 @@ def generate(model: nn.Module, prompts: torch.Tensor, new: int, segments: bool =
         }
         if segments:
             offered["token_type_ids"] = torch.zeros_like(read)
-        known = {name: value for name, value in offered.items() if name in taken}
+        known = {name: value for name, value in offered.items() if name in accepted}
         logits = model(input_ids=read, past_key_values=cache, use_cache=True, **known).logits[:, -1]
         read = logits.argmax(-1, keepdim=True)
         written.append(read)
@@ -127,15 +127,15 @@ def generate(model: nn.Module, prompts: torch.Tensor, new: int, segments: bool =
 
 
 def timed(work: Callable[[], Result], device: torch.device, least: float = 0.0) -> tuple[float, Result]:
-    """Seconds of one go, with all that the device was given done before and after.
+    """Time `work` in seconds, with the device idle before and after.
 
-    The work is done again until `least` seconds have passed, and the mean is taken.
+    The work is repeated until `least` seconds have passed; the time is the mean.
     """
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     began, passed, goes = time.perf_counter(), 0.0, 0
     while not goes or passed < least:
-        made = work()
+        result = work()
         wait()
         passed, goes = time.perf_counter() - began, goes + 1
-    return passed / goes, made
+    return passed / goes, result

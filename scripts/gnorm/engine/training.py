@@ -13,10 +13,10 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
-    PretrainedConfig,
     PreTrainedTokenizerBase,
 )
 
+from gnorm import families
 from gnorm.data.rows import NO_CLASS
 from gnorm.devices import device, repeatably
 from gnorm.engine.batches import encode, labels, make
@@ -27,15 +27,9 @@ from gnorm.models import checkpoints
 from gnorm.models.heads import head_map
 from gnorm.resume import State
 
-SAVE_SECONDS = 30  # how much training may be lost within an epoch
+SAVE_SECONDS = 30  # of training that may be lost within an epoch
 
-# Families that are trained as language models: what they call the size of the feed-forward layer, and what else is set.
-DECODERS = {
-    "gpt2": ("n_inner", {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
-    "llama": ("intermediate_size", {}),
-}
-
-# What families call the rate of dropout: in layers, of attention, of what is put on top to classify.
+# Names of the dropout rate in different families: in layers, in attention, in the classifier on top.
 DROPOUTS = (
     *("hidden_dropout_prob", "dropout", "resid_pdrop", "embd_pdrop"),
     *("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop"),
@@ -51,53 +45,32 @@ def train(
     seed: int,
     state: State | None = None,
 ) -> nn.Module:
-    """A model of the suite entry's architecture, trained from scratch on `rows`: a classifier, or a decoder."""
+    """Train a model of the suite entry's family and sizes from scratch on `rows`: a classifier, or a decoder."""
     _seeded(seed)
-    if entry["family"] in DECODERS:
-        model = AutoModelForCausalLM.from_config(_decoder(entry, tokenizer))
-        return _fit(model, entry, tokenizer, rows, seed, state)
-    offset = tokenizer.pad_token_id + 1  # RoBERTa's positions start after the padding id
-    config = AutoConfig.for_model(
-        entry["family"],
-        vocab_size=len(tokenizer),
-        hidden_size=entry["width"],
-        num_hidden_layers=entry["layers"],
-        num_attention_heads=entry["heads"],
-        intermediate_size=entry["feed_forward"],
-        max_position_embeddings=tokenizer.model_max_length + offset,
-        **_labels(classes),
-        hidden_act="gelu",  # ALBERT's own gelu_new takes twice as long and changes nothing here
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        classifier_dropout_prob=0.0,
-        initializer_range=0.05,  # 0.02 is meant for widths near 768
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        type_vocab_size=2,
-        **({"embedding_size": entry["width"]} if entry["family"] == "albert" else {}),
-    )
-    return _fit(AutoModelForSequenceClassification.from_config(config), entry, tokenizer, rows, seed, state)
+    family = families.load(entry["family"])
+    auto = AutoModelForCausalLM if family.decoder else AutoModelForSequenceClassification
+    model = auto.from_config(AutoConfig.for_model(family.name, **_configuration(entry, family, tokenizer, classes)))
+    return _fit(model, entry, tokenizer, rows, seed, state)
 
 
-def _decoder(entry: dict, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    feed_forward, others = DECODERS[entry["family"]]
-    if entry.get("key_heads"):
-        others = others | {"num_key_value_heads": entry["key_heads"]}
-    return AutoConfig.for_model(
-        entry["family"],
-        vocab_size=len(tokenizer),
-        hidden_size=entry["width"],
-        num_hidden_layers=entry["layers"],
-        num_attention_heads=entry["heads"],
-        max_position_embeddings=tokenizer.model_max_length,
-        initializer_range=0.05,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        **{feed_forward: entry["feed_forward"]},
-        **others,
-    )
+def _configuration(
+    entry: dict, family: families.Family, tokenizer: PreTrainedTokenizerBase, classes: Sequence[str]
+) -> dict:
+    """The configuration of a model that is trained from scratch."""
+    # An encoder's positions may start after the padding id.
+    positions = tokenizer.model_max_length + (0 if family.decoder else tokenizer.pad_token_id + 1)
+    sizes = entry | {"vocabulary": len(tokenizer), "positions": positions}
+    return {
+        **{name: sizes[key] for key, name in family.dimensions.items()},
+        **({family.embedding: entry["width"]} if family.embedding else {}),
+        **({family.key_heads: entry["key_heads"]} if entry.get("key_heads") and family.grouped else {}),
+        **family.scratch.settings,
+        **({} if family.decoder else _labels(classes)),
+        "initializer_range": 0.05,  # 0.02 is meant for widths near 768
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
 
 
 def finetune(
@@ -108,9 +81,9 @@ def finetune(
     seed: int,
     state: State | None = None,
 ) -> nn.Module:
-    """The pretrained model of the suite entry with a new classification head, all of it trained on `rows`."""
+    """Train all of the pretrained model in the entry's `path`, with a new classification head, on `rows`."""
     _seeded(seed)
-    folder = entry["from"]["path"]
+    folder = entry["path"]
     config = checkpoints.configuration(folder)
     model, new = checkpoints.from_folder(  # a head for other classes than these is replaced too
         AutoModelForSequenceClassification,
@@ -127,7 +100,7 @@ def finetune(
 
 
 def _body(model: nn.Module) -> tuple[str, ...]:
-    """How the names of weights begin that only pretraining gives: those of the embedding and of the layers."""
+    """The beginnings of the names of pretrained weights: those of the embedding and of the layers."""
     words = model.get_input_embeddings()
     return tuple(f"{name}." for name, m in model.named_modules() if m is words or isinstance(m, nn.ModuleList))
 
@@ -150,10 +123,10 @@ def _fit(
     seed: int,
     state: State | None,
 ) -> nn.Module:
-    """`model` trained on `rows` for the entry's epochs, with a rate that rises for a tenth of the steps and then falls.
+    """Train `model` on `rows` for the entry's epochs, with a rate that rises for a tenth of the steps and then falls.
 
-    `state` takes the training after each epoch, and within long ones now and then; one that was interrupted
-    goes on from there to the same weights.
+    Saves its progress in `state` after each epoch, and from time to time within long ones. An interrupted training
+    continues from there and ends with the same weights.
     """
     model = model.to(device()).train()
     encoded = encode(tokenizer, rows)
@@ -218,7 +191,7 @@ def _fit(
 
 
 def _losses(model, optimizer, inputs, wanted) -> tuple[float, float]:
-    """The loss of a batch and the norm of its gradient, which is left in the weights, cut to 1; the host waits once."""
+    """The loss of a batch and the norm of its gradient, which is clipped to 1 in the weights; the host waits once."""
     logits = model(**inputs).logits
     loss = nn.functional.cross_entropy(logits.flatten(0, -2), wanted.flatten(), ignore_index=NO_CLASS)
     optimizer.zero_grad()
@@ -228,7 +201,7 @@ def _losses(model, optimizer, inputs, wanted) -> tuple[float, float]:
 
 
 def _diverged(model, tokenizer, rows, chosen, step, loss) -> Exception:
-    """The row and the head that a loss fails at."""
+    """Make an error that names the row and the head where the loss stops being finite."""
     try:
         for batch in make(tokenizer, [rows[i] for i in chosen], 1):  # one row each
             with torch.no_grad():

@@ -1,8 +1,11 @@
 """Figures: one module each, found by its file name in lower case.
 
-A module has a docstring (its caption in the report), `NEEDS` (what it reads of the results, see
-`gnorm.statistics.results`) and `draw(results, settings)`, which returns a figure. `UNIT` is what its strategies prune,
-`heads` if it has none; a figure of what no strategy prunes is not drawn.
+A module has a docstring (its caption in the report), `NEEDS` (the results it reads, by the names in
+`gnorm.layout.NEEDS`) and `draw(results, settings)`, which returns a figure. It may also have
+
+- `OPTIONAL`: results it reads where some model has them. A figure whose `NEEDS` no model has is left out.
+- `UNIT`: the unit its strategies prune, `heads` by default. A figure of a unit that no strategy prunes is left out.
+- `PUBLISHED`: its name, if it can be drawn from the published results alone.
 """
 
 from __future__ import annotations

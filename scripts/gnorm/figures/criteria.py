@@ -14,12 +14,12 @@ NEEDS = ("criteria",)
 
 
 def draw(results: Results, settings: dict):
-    found = {model: importance(results.criteria(model, "scores")) for model in results.models}
-    count = max(ranks.shape[1] for ranks in found.values())
-    figure, axes = panels(len(found), settings["columns"], height=max(2.6, 0.9 + 0.36 * count))
-    figure.set_figwidth(max(figure.get_figwidth(), (2.2 + 0.42 * count) * min(settings["columns"], len(found))))
-    for axis, (model, ranks) in zip(axes, found.items(), strict=True):
-        image = heat_map(axis, ranks.corr(), areas(results.criteria(model, "curves")))
+    rankings = {model: importance(results.scores(model)) for model in results.models}
+    count = max(ranks.shape[1] for ranks in rankings.values())
+    figure, axes = panels(len(rankings), settings["columns"], height=max(2.6, 0.9 + 0.36 * count))
+    figure.set_figwidth(max(figure.get_figwidth(), (2.2 + 0.42 * count) * min(settings["columns"], len(rankings))))
+    for axis, (model, ranks) in zip(axes, rankings.items(), strict=True):
+        image = heat_map(axis, ranks.corr(), areas(results.score_curves(model)))
         axis.set_title(results.models[model])
     bar = figure.colorbar(image, ax=axes, shrink=0.6, aspect=30)
     bar.set_label("Spearman's correlation")

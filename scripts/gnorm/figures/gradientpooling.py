@@ -17,7 +17,7 @@ NEEDS = ("gradients",)
 def draw(results: Results, settings: dict):
     shown = {model: results.gradients(model) for model in results.models}
     columns = min(4, len(shown))
-    rows = -(-len(shown) // columns)  # of models; each has one panel a pruned head, below each other
+    rows = -(-len(shown) // columns)  # of models; each has one panel per pruned head, below each other
     panels = max(len(stored["pruned"]) for stored in shown.values())
     figure, axes = plt.subplots(
         rows * panels,
@@ -43,7 +43,7 @@ def draw(results: Results, settings: dict):
 
 
 def heat_map(figure, axis, change: np.ndarray) -> None:
-    """Signed values around white."""
+    """Draw signed values, with white for zero."""
     limit = np.abs(change).max() or 1.0
     image = axis.pcolormesh(change, cmap="RdBu_r", vmin=-limit, vmax=limit, edgecolors="white", linewidth=0.4)
     axis.set_aspect("equal")

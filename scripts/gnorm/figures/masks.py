@@ -14,7 +14,7 @@ PRUNED = "#e8eef4"
 
 
 def per_layer(slots: np.ndarray, heads: dict) -> np.ndarray:
-    """A mask of slots as layers x heads: tied heads show in every layer that shares them."""
+    """Turn a mask of slots into layers x heads: tied heads show in every layer that shares them."""
     layers = np.zeros((heads["layers"], heads["heads"]), dtype=int)
     for row, shared in enumerate(heads["shared"]):
         layers[shared] = slots[row]
@@ -22,7 +22,7 @@ def per_layer(slots: np.ndarray, heads: dict) -> np.ndarray:
 
 
 def grid(axis: Axes, mask: np.ndarray) -> None:
-    """A mask as squares with white lines between them."""
+    """Draw a mask as squares with white lines between them."""
     axis.pcolormesh(mask, cmap=ListedColormap([PRUNED, BLUE]), vmin=0, vmax=1, edgecolors="white", linewidth=1)
     axis.set_aspect("equal")
     axis.invert_yaxis()

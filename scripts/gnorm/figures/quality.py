@@ -12,14 +12,15 @@ from gnorm.engine.metrics import METRICS, at_steps, title
 from gnorm.figures.style import band, legend, look, panels
 from gnorm.statistics.results import Results, curves, over_runs, total_heads
 
-NEEDS = ("tidy", "speeds")
+NEEDS = ("tidy",)
+OPTIONAL = ("speeds",)
 COLUMNS = 4  # panels beside each other; a model starts a row
 
 
 def draw(results: Results, settings: dict):
     tidy, looks, tasks = results.tidy(), look(list(results.strategies)), settings["tasks"]
     speeds = {model: results.speeds(model) for model in results.models}
-    shown = {model: kinds(settings["metrics"][tasks[model]], found) for model, found in speeds.items()}
+    shown = {model: kinds(settings["metrics"][tasks[model]], rates) for model, rates in speeds.items()}
     columns, places = min(COLUMNS, max(map(len, shown.values()))), []
     for model, of_model in shown.items():
         places += [None] * (-len(places) % columns)
@@ -30,7 +31,7 @@ def draw(results: Results, settings: dict):
         if place is None:
             axis.remove()
     for axis, (model, metric, against_speed) in drawn:
-        own = {name: found for name in looks if (found := curves(tidy, model, name))}
+        own = {name: runs for name in looks if (runs := curves(tidy, model, name))}
         if against_speed:
             by_speed(axis, own, metric, looks, speeds[model])
         elif METRICS[metric].of_predictions:
@@ -49,7 +50,7 @@ def draw(results: Results, settings: dict):
 
 
 def kinds(asked: list[str], speeds) -> list[tuple[str, bool]]:
-    """(metric, against speed or not) of a model's panels."""
+    """List (metric, against speed or not) of a model's panels."""
     steps = ["accuracy", *at_steps(asked)]
     levels = [] if speeds is None else [name for name in asked if name in speeds]
     main = [name for name in ("accuracy", "perplexity") if name in steps and levels]
@@ -57,8 +58,8 @@ def kinds(asked: list[str], speeds) -> list[tuple[str, bool]]:
 
 
 def by_step(axis, own, metric: str, looks) -> None:
-    for name, found in own.items():
-        band(axis, over_runs(found, "heads_pruned", metric), looks[name])
+    for name, runs in own.items():
+        band(axis, over_runs(runs, "heads_pruned", metric), looks[name])
 
 
 def by_level(axis, metric: str, looks, speeds) -> None:

@@ -9,11 +9,12 @@ from gnorm.figures.style import BLACK, ORANGE, look, panels
 from gnorm.statistics.results import Results, curves, over_runs
 
 NEEDS = ("tidy",)
+PUBLISHED = "RandomPruning"
 
 
 def draw(results: Results, settings: dict):
     tidy = results.tidy()
-    names = [name for name, entry in results.strategies.items() if entry["score"] == "random"]
+    names = [name for name, entry in results.strategies.items() if entry["drawn"]]
     ranked = settings["strategy"]
     label, colour, line, mark = look([ranked])[ranked]
     figure, axes = panels(len(results.models), settings["columns"])
@@ -35,12 +36,12 @@ def draw(results: Results, settings: dict):
                 capprops={"color": "#777777", "linewidth": 0.8},
                 flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#777777"},
             )
-        if found := curves(tidy, model, ranked):
-            runs = over_runs(found, "fraction_pruned")
-            x, mean = [100 * f for f in runs.mean().index], runs.mean()
+        if runs := curves(tidy, model, ranked):
+            spread = over_runs(runs, "fraction_pruned")
+            x, mean = [100 * f for f in spread.mean().index], spread.mean()
             every = max(1, len(x) // 12)
             axis.plot(x, mean, color=colour, linestyle=line, marker=mark, markevery=every, ms=4, label=label)
-            axis.fill_between(x, runs.min(), runs.max(), color=colour, alpha=0.2, linewidth=0)
+            axis.fill_between(x, spread.min(), spread.max(), color=colour, alpha=0.2, linewidth=0)
             axis.axhline(mean.iloc[0], color=ORANGE, linestyle="--", lw=1.2, label="unpruned")
         axis.plot([], [], "s", color="#dddddd", markeredgecolor="#777777", label=f"random ({count})")
         quality = metric_title("accuracy", settings["tasks"].get(model, "classification"))

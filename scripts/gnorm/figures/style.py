@@ -16,7 +16,7 @@ from pandas.api.typing import SeriesGroupBy
 
 from gnorm.files import atomic
 
-# Okabe and Ito's colours, told apart by all common kinds of colour vision.
+# Okabe and Ito's colours, which all common kinds of colour vision can tell apart.
 BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, BLACK, GREY = (
     "#0072B2 #E69F00 #009E73 #D55E00 #56B4E9 #CC79A7 #F0E442 #000000 #777777".split()
 )
@@ -50,13 +50,13 @@ matplotlib.rcParams.update(
 
 
 def look(strategies: list[str]) -> dict[str, tuple]:
-    """(label, colour, line, marker) of each strategy; one that is not known gets a spare look."""
+    """Give each strategy a (label, colour, line, marker); an unknown one gets a spare look."""
     spare = iter(SPARE * (1 + len(strategies) // len(SPARE)))
     return {name: KNOWN.get(name) or (name.replace("_", " "), *next(spare)) for name in strategies}
 
 
 def panels(count: int, columns: int, height: float = 2.6, **options) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` axes, at most `columns` in a row; axes left over are removed."""
+    """Make a figure with `count` axes, at most `columns` in a row; surplus axes are removed."""
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     width = 3.6 * columns if columns > 1 else 5.0
@@ -70,7 +70,7 @@ def panels(count: int, columns: int, height: float = 2.6, **options) -> tuple[Fi
 
 
 def band(axis: Axes, runs: SeriesGroupBy, look: tuple) -> None:
-    """The mean of several runs over the number of pruned heads, and a band that spans them."""
+    """Draw the mean of several runs over the number of pruned heads, and a band that spans them."""
     mean, (label, colour, line, mark) = runs.mean(), look
     every = max(1, len(mean) // 12)
     axis.plot(mean.index, mean, color=colour, linestyle=line, marker=mark, markevery=every, ms=4, lw=1.4, label=label)
@@ -79,7 +79,7 @@ def band(axis: Axes, runs: SeriesGroupBy, look: tuple) -> None:
 
 
 def legend(figure: Figure, axes: list[Axes], order: list[str] | None = None) -> None:
-    """One legend below all axes, each label once, in rows of equal length that fit the figure."""
+    """Draw one legend below all axes, each label once, in rows of equal length that fit the figure."""
     handles = {}
     for axis in axes:
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
@@ -95,7 +95,7 @@ def legend(figure: Figure, axes: list[Axes], order: list[str] | None = None) -> 
 
 
 def save(figure: Figure, png: str | Path, pdf: str | Path, dpi: int) -> None:
-    # No dates inside, so that drawing twice gives the same file.
+    # No dates, so that drawing twice gives the same file.
     with atomic(png) as temporary:
         figure.savefig(temporary, dpi=dpi, metadata={"Software": None})
     with atomic(pdf) as temporary:

@@ -1,4 +1,4 @@
-"""What a model is made of: parameters of its modules."""
+"""The number of parameters of a model's modules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ def count(module: nn.Module) -> int:
 
 
 def modules(model: nn.Module) -> list[tuple[str, int, int]]:
-    """(name, depth, parameters) of the model, its backbone and head, and their parts.
+    """List (name, depth, parameters) of the model, its backbone and head, and their parts.
 
-    A head that is tied to the embeddings has none of its own and is left out.
+    A head that is tied to the embeddings has no parameters of its own and is left out.
     """
     prefix, seen = model.base_model_prefix, set()
     rows = [("model", 0, count(model))]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
+
+collects = gc.isenabled()
+gc.disable()  # until all is imported: collecting garbage meanwhile takes half a second per job
 
 import safetensors
 import torch
@@ -12,7 +16,7 @@ import transformers
 from torch import nn
 from transformers.utils import import_utils
 
-import_utils._sklearn_available = False  # a way of writing text that is not used here would import it: a second a job
+import_utils._sklearn_available = False  # unused text generation would import it: one second per job
 
 from transformers import (
     AutoConfig,
@@ -28,7 +32,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from gnorm.devices import device
 from gnorm.errors import UserError
 from gnorm.files import atomic
+from gnorm.logs import log
 
+if collects:
+    gc.enable()
 TRANSFORMERS = transformers.__version__
 CLASSES = {"classification": AutoModelForSequenceClassification, "language_model": AutoModelForCausalLM}
 
@@ -36,7 +43,7 @@ transformers.logging.set_verbosity_error()  # its advice on faster padding would
 
 
 def task_of(model: nn.Module | PretrainedConfig) -> str:
-    """What a model, or one saved with this configuration, was made for."""
+    """Tell the task of a model, or of one saved with this configuration."""
     kinds = [type(model).__name__] if isinstance(model, nn.Module) else model.architectures or []
     return "language_model" if {*kinds} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()} else "classification"
 
@@ -44,7 +51,7 @@ def task_of(model: nn.Module | PretrainedConfig) -> str:
 def load(
     folder: str | Path, attention: str = "sdpa", on: torch.device | str | None = None
 ) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """A frozen model in evaluation mode, on the device there is unless told otherwise, and its tokenizer."""
+    """Load a frozen model in evaluation mode, on the device `on` or the available one, and its tokenizer."""
     config = configuration(folder)
     auto = CLASSES[task_of(config)]
     kind = auto._model_mapping.get(type(config), None)
@@ -63,17 +70,17 @@ def configuration(folder: str | Path) -> PretrainedConfig:
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # a damaged file raises whatever its reader makes of it
+    except Exception as error:  # the type of error depends on the damage
         raise UserError(_unreadable(Path(folder), error)) from error
 
 
 def from_folder(auto: type, folder: str | Path, **options) -> tuple[nn.Module, list[str]]:
-    """A saved model, and the names of its weights that the folder lacks or has in another shape: they are random.
+    """Load a model, and list its weights that the folder lacks or has in another shape: these are random.
 
-    What is tied to a weight that is there counts as being there.
+    A weight that is tied to a saved one counts as saved.
     """
     try:
-        model, found = auto.from_pretrained(
+        model, report = auto.from_pretrained(
             folder,
             ignore_mismatched_sizes=True,  # or the error would not name the weight
             output_loading_info=True,
@@ -81,14 +88,14 @@ def from_folder(auto: type, folder: str | Path, **options) -> tuple[nn.Module, l
             trust_remote_code=False,
             **options,
         )
-    except Exception as error:  # a damaged file raises whatever its reader makes of it
+    except Exception as error:  # the type of error depends on the damage
         raise UserError(_unreadable(Path(folder), error)) from error
-    lacking = {*found["missing_keys"], *found["mismatched_keys"]}
+    lacking = {*report["missing_keys"], *report["mismatched_keys"]}
     return model, [name for name, _ in model.named_parameters() if name in lacking]
 
 
 def _incomplete(folder: str | Path, config: PretrainedConfig, new: list[str]) -> str:
-    """Why a checkpoint is not taken with random weights in place of those it does not have."""
+    """Explain which weights a checkpoint lacks and what to do about it."""
     kind = f" (saved as {config.architectures[0]})" if config.architectures else ""
     remedy = "take a checkpoint that has them"
     if task_of(config) == "classification":
@@ -101,21 +108,21 @@ def listed(names: list[str]) -> str:
 
 
 def fit(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str = "the model") -> None:
-    """Make a tokenizer give what the model takes, and let the model keep no keys and values."""
+    """Make a tokenizer give the model's inputs, and stop the model from keeping keys and values."""
     agree(model, tokenizer, where, any_padding=task_of(model) == "language_model")
     if getattr(model.config, "use_cache", False):  # they are for generating text
         model.config.use_cache = False
 
 
 def agree(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str, any_padding: bool) -> None:
-    """Make a tokenizer give what the model takes, in length, inputs and padding.
+    """Make a tokenizer agree with the model in length, inputs and padding.
 
-    `any_padding` says that any token will do where none is named: a language model neither reads nor predicts
-    padding, and a classifier that is yet to be trained learns with whatever it is.
+    With `any_padding` any token will do where none is named: a language model neither reads nor predicts
+    padding, and an untrained classifier learns with any padding token.
     """
     tokenizer.model_max_length = min(tokenizer.model_max_length, positions(model))
-    taken = inspect.signature(model.forward).parameters
-    tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name in taken]
+    accepted = inspect.signature(model.forward).parameters
+    tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name in accepted]
     if tokenizer.pad_token_id is None:
         if model.config.pad_token_id is None and any_padding:
             model.config.pad_token_id = tokenizer.eos_token_id or 0
@@ -130,13 +137,13 @@ def agree(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str, any_
 
 
 def load_plain(folder: str | Path) -> nn.Module:
-    """A model as anyone with transformers alone loads it."""
+    """Load a model as plain transformers does."""
     auto = CLASSES[task_of(AutoConfig.from_pretrained(folder, local_files_only=True))]
     return auto.from_pretrained(folder, local_files_only=True).eval()
 
 
 def fuse(model: nn.Module) -> nn.Module:
-    """ALBERT's activation as the one kernel that torch has for the same function, an eighth of its time saved."""
+    """Replace ALBERT's activation by torch's single kernel for the same function, which saves an eighth of the time."""
     for module in model.modules():
         for name, child in module.named_children():
             if isinstance(child, NewGELUActivation):
@@ -145,7 +152,7 @@ def fuse(model: nn.Module) -> nn.Module:
 
 
 def _unreadable(folder: Path, error: Exception) -> str:
-    """Which file of a checkpoint is damaged, if one of the weights is."""
+    """Say why a checkpoint cannot be loaded, and name the damaged file of weights if there is one."""
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safetensors.safe_open(path, "pt"):
@@ -174,14 +181,14 @@ def positions(model: nn.Module) -> int:
 
 def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
     if task_of(model) == "language_model":
-        model.config.use_cache = True  # for whoever generates text with it
+        model.config.use_cache = True  # for those who generate text with it
     with atomic(folder) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
 
 
 def check_task(model: nn.Module, task: str, classes: Sequence[str]) -> None:
-    """Whether a model from outside is one for the suite's task and classes."""
+    """Refuse a model from outside that does not fit the suite's task and classes."""
     if task_of(model) != task:
         raise UserError(
             f"the model is a {type(model).__name__}: set `task: {task_of(model)}` of its entry in the suite, "
@@ -189,6 +196,15 @@ def check_task(model: nn.Module, task: str, classes: Sequence[str]) -> None:
         )
     if task == "classification":
         check_classes(model, classes)
+
+
+def check_inputs(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
+    """Warn of inputs that a language model may have been trained without."""
+    if task == "language_model" and "token_type_ids" in tokenizer.model_input_names:
+        log.warning(
+            "the tokenizer gives token_type_ids, and the model will get them, also to write: if it was trained "
+            "without, take them out of model_input_names in tokenizer_config.json"
+        )
 
 
 def check_classes(model: nn.Module, classes: Sequence[str]) -> None:

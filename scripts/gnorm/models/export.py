@@ -1,9 +1,9 @@
 """Pruned models as folders that plain transformers loads, with the same outputs.
 
-Where the library rebuilds a pruned model from its configuration, the folder holds what is left. Where it
+Where the library rebuilds a pruned model from its configuration, the folder holds the remaining weights. Where it
 cannot (Llama, Qwen2; GPT-2 and DistilBERT with a layer that has no heads; neurons, in any family), the folder has
-the unpruned shapes with zeros for what was removed, and `zeroed_heads` and `zeroed_neurons` in its configuration
-list it: `load` cuts it out again.
+the unpruned shapes with zeros for the removed weights. `zeroed_heads` and `zeroed_neurons` in its configuration
+list them, and `load` cuts them out again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def save(folder: str | Path, model: nn.Module, heads: HeadMap, tokenizer: PreTra
 
 
 def load(folder: str | Path, **options) -> tuple[nn.Module, HeadMap, PreTrainedTokenizerBase]:
-    """What `save` was given, with all that was pruned gone; `options` are those of `checkpoints.load`."""
+    """Load what `save` wrote and cut out all that was pruned; `options` are those of `checkpoints.load`."""
     model, tokenizer = checkpoints.load(folder, **options)
     heads, zeroed = head_map(model), getattr(model.config, "zeroed_heads", {})
     surgery.prune(model, heads, [(int(row), head) for row, gone in zeroed.items() for head in gone])
@@ -50,7 +50,7 @@ def load(folder: str | Path, **options) -> tuple[nn.Module, HeadMap, PreTrainedT
 
 
 def with_zeros(model: nn.Module, heads: HeadMap) -> nn.Module:
-    """A copy of a pruned model in shapes that the library builds, with zeros for what is gone."""
+    """Copy a pruned model into shapes that the library builds, with zeros for the removed weights."""
     model = copy.deepcopy(model)
     if not _heads_reload(model, heads):
         _zero_heads(model, heads)
@@ -60,7 +60,7 @@ def with_zeros(model: nn.Module, heads: HeadMap) -> nn.Module:
 
 
 def _zero_heads(model: nn.Module, heads: HeadMap) -> None:
-    """Give back the shapes of a model that lost heads by our own surgery."""
+    """Restore the unpruned shapes of a model that lost heads by this package's own surgery."""
     kept = heads.kept(model)
     for row, block in enumerate(heads.blocks):
         if kept[row].all():

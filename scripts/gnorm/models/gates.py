@@ -1,7 +1,7 @@
-"""A gate for every head, or group of neurons: what it gives is multiplied by the gate before the output projection.
+"""A gate for every head, or group of neurons: it multiplies the slot's output before the output projection.
 
-1 leaves a slot as it is, 0 switches it off, anything between weakens it, and nothing is lost:
-setting a gate back to 1 gives the model back, to the last bit.
+1 leaves a slot as it is, 0 switches it off, a value between weakens it. Nothing is lost: setting a gate
+back to 1 restores the model to the last bit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Slot = tuple[int, int]
 class Gates:
     """Gates of a model's slots, all 1 at first; they work until `remove`, or the end of a `with` block.
 
-    `values` (rows x heads) is read at every forward pass, and a gradient flows to it if it asks for one.
+    `values` (rows x heads) is read at every forward pass, and gets a gradient if it requires one.
     A slot that has been pruned has no gate: its value is not read.
     """
 
@@ -57,7 +57,7 @@ class Gates:
             self[tuple(slot)] = 0
 
     def open(self, slots: Iterable[Slot] | None = None) -> None:
-        """Give slots back; without `slots` all of them."""
+        """Open slots again; without `slots` all of them."""
         for slot in torch.ones(self.heads.shape).nonzero().tolist() if slots is None else slots:
             self[tuple(slot)] = 1
 

@@ -1,10 +1,10 @@
 """Where a model keeps its attention heads.
 
-A slot (layer, head) is what can be pruned. Most models have one block of projections a
+A slot (layer, head) is the unit of pruning. Most models have one block of projections per
 layer; ALBERT shares one block among all its layers, so its slots form a single row and
 pruning one switches the head off everywhere. Where a group of query heads shares one key
-and one value head, a slot is the whole group, or one query head. Nothing else in the package
-knows a model family by name.
+and one value head, a slot is the whole group, or one query head. `gnorm.families` has the names of
+each family's modules.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import nn
 from transformers import PretrainedConfig
 from transformers.pytorch_utils import Conv1D
 
+from gnorm import families
 from gnorm.errors import UserError
 from gnorm.models.slots import SlotMap, projection
 
@@ -27,7 +28,7 @@ PARTS = ("query", "key", "value", "output")
 class Block:
     """One attention module and its projections, by their names in the model.
 
-    Names and not modules, because pruning replaces the modules. A projection that gives Q, K and V
+    It holds names and not modules, because pruning replaces the modules. A projection that gives Q, K and V
     one after another is named three times.
     """
 
@@ -48,7 +49,7 @@ class Block:
 
     @property
     def sources(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Each projection once, with those of Q, K and V (0, 1, 2) that it gives."""
+        """List each projection once, with the parts it gives: Q, K, V as 0, 1, 2."""
         if self.fused:
             return [(self.query, (0, 1, 2))]
         return [(name, (part,)) for part, name in enumerate(self.projections)]
@@ -67,11 +68,11 @@ class HeadMap(SlotMap):
     queries: int = 1  # attention matrices of a slot: query heads of a group that is pruned as one
     share: int = 1  # slots that share a block of W_K and W_V: query heads of a group, pruned one by one
     causal: bool = False  # a token attends to itself and to those before it
-    # What structural pruning has to tell the attention module: its attributes that count heads or columns,
-    # with what a slot adds to each, and the one that says how often a K/V head is repeated.
+    # Attributes of the attention module that structural pruning must change: those that count heads or columns, with
+    # the amount a slot adds to each, and the one that says how often a K/V head is repeated.
     counts: Mapping[str, int] = field(default_factory=dict)
     repeats: str = ""
-    returns: int = 2  # things that the attention module returns, 0 for its output alone and no tuple
+    returns: int = 2  # number of values in the attention module's tuple, 0 for a bare tensor
     textpruner: bool = False  # TextPruner knows the family
     reloads: bool = False  # the library rebuilds a pruned model from its configuration
 
@@ -90,25 +91,25 @@ class HeadMap(SlotMap):
         return mask
 
     def to_slots(self, per_layer: torch.Tensor) -> torch.Tensor:
-        """Layers x heads to slots: the mean over the layers that share a slot."""
+        """Turn layers x heads into slots: the mean over the layers that share a slot."""
         return torch.stack([per_layer[list(block.layers)].mean(0) for block in self.blocks])
 
     def sharing(self, kept: torch.Tensor) -> tuple[list[int], list[int]]:
-        """K/V blocks that a row's kept slots use, and for each kept slot the place of its own among them."""
+        """List the K/V blocks that a row's kept slots use, and for each kept slot the place of its block among them."""
         slots = kept.nonzero().flatten().tolist()
         used = sorted({slot // self.share for slot in slots})
         return used, [used.index(slot // self.share) for slot in slots]
 
     def sizes(self, kept: torch.Tensor) -> tuple[int, int, int]:
-        """Output columns of Q, K and V where a row's slots are kept so."""
+        """Count the output columns of Q, K and V of a row with the `kept` slots."""
         shared = len(self.sharing(kept)[0]) * self.key_width
         return int(kept.sum()) * self.width, shared, shared
 
     def of_slots(self, model: nn.Module, row: int, part: str, matrix: torch.Tensor | None = None) -> torch.Tensor:
-        """A projection's weights by kept slot: slots x width x hidden, whatever way the model stores them.
+        """Arrange a projection's weights by kept slot: slots x width x hidden, however the model stores them.
 
-        `part` is one of PARTS; `matrix`, of the weights' shape, takes their place: their gradient, say.
-        Slots that share a K/V block each get it.
+        `part` is one of PARTS. `matrix`, of the weights' shape, replaces them, for example by their gradient.
+        Slots that share a K/V block each get a copy.
         """
         module, kept = projection(model, getattr(self.blocks[row], part)), self.kept(model)[row]
         matrix = module.weight if matrix is None else matrix
@@ -122,125 +123,30 @@ class HeadMap(SlotMap):
 
 
 def pruned_heads(model: nn.Module) -> dict[int, list[int]]:
-    """What has been pruned, by row: kept in the configuration, or in the model where there is none."""
+    """Pruned heads by row, stored in the configuration, or in the model if it has none."""
     keeper = getattr(model, "config", model)
     if not hasattr(keeper, "pruned_heads"):
         keeper.pruned_heads = {}
     return keeper.pruned_heads
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A family's names: {i} is the layer, relative to the backbone; the others relative to the layer."""
-
-    layer: str
-    attention: str
-    query: str
-    key: str
-    value: str
-    output: str
-    up: tuple[str, ...]  # of the feed-forward layer: what gives its neurons, then what gates them if that is another
-    down: str
-    inner: str = "intermediate_size"  # in the configuration
-    causal: bool = False
-    counts: tuple[str, ...] = ()  # attributes of the attention module that count heads
-    sizes: tuple[str, ...] = ()  # ... and columns
-    repeats: str = ""
-    textpruner: bool = False
-    reloads: bool = True
-
-
-_SELF = "attention.self"
-_BERT_LIKE = Layout(
-    "encoder.layer.{i}",
-    _SELF,
-    f"{_SELF}.query",
-    f"{_SELF}.key",
-    f"{_SELF}.value",
-    "attention.output.dense",
-    up=("intermediate.dense",),
-    down="output.dense",
-    textpruner=True,
-)
-_ATTENTION = "albert_layers.0.attention"
-_ALBERT = Layout(
-    "encoder.albert_layer_groups.{i}",
-    _ATTENTION,
-    f"{_ATTENTION}.query",
-    f"{_ATTENTION}.key",
-    f"{_ATTENTION}.value",
-    f"{_ATTENTION}.dense",
-    up=("albert_layers.0.ffn",),
-    down="albert_layers.0.ffn_output",
-    textpruner=True,
-)
-_DISTILBERT = Layout(
-    "transformer.layer.{i}",
-    "attention",
-    "attention.q_lin",
-    "attention.k_lin",
-    "attention.v_lin",
-    "attention.out_lin",
-    up=("ffn.lin1",),
-    down="ffn.lin2",
-    inner="hidden_dim",
-    counts=("n_heads",),
-    sizes=("dim",),
-)
-_GPT2 = Layout(
-    "h.{i}",
-    "attn",
-    "attn.c_attn",
-    "attn.c_attn",
-    "attn.c_attn",
-    "attn.c_proj",
-    up=("mlp.c_fc",),
-    down="mlp.c_proj",
-    inner="n_inner",
-    causal=True,
-    counts=("num_heads",),
-    sizes=("split_size",),
-)
-_GROUPED = Layout(
-    "layers.{i}",
-    "self_attn",
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    up=("mlp.up_proj", "mlp.gate_proj"),
-    down="mlp.down_proj",
-    causal=True,
-    repeats="num_key_value_groups",
-    reloads=False,
-)
-LAYOUTS = {
-    "bert": _BERT_LIKE,
-    "roberta": _BERT_LIKE,
-    "xlm-roberta": _BERT_LIKE,
-    "electra": _BERT_LIKE,
-    "albert": _ALBERT,
-    "distilbert": _DISTILBERT,
-    "gpt2": _GPT2,
-    "llama": _GROUPED,
-    "qwen2": _GROUPED,
-}
-
-
 def head_map(model: nn.Module) -> HeadMap:
-    """The slots of a HuggingFace model, with or without a head on top.
+    """Map the slots of a HuggingFace model, with or without a head on top.
 
-    They are what its configuration says (`keep`: found by a search, or given with the model), or what its family has.
-    `prune_by` in its configuration says what a slot is where query heads share K and V: `group` (default)
+    They come from its configuration (written by `keep` after a search, or given with the model), or from its family.
+    Where query heads share K and V, `prune_by` in its configuration says what a slot is: `group` (default)
     or `query`.
     """
     config = model.config
     if getattr(config, "head_map", None):
         return _stored(config.head_map)
-    if config.model_type not in LAYOUTS:
-        known = ", ".join(sorted(LAYOUTS))
-        raise UserError(f"no head map for model type {config.model_type!r} (known: {known}): gnorm.search may find one")
-    layout, placed = LAYOUTS[config.model_type], places(model)
+    family = families.find(config.model_type)
+    if family is None:
+        known = ", ".join(families.names())
+        raise UserError(
+            f"no head map for model type {config.model_type!r} (known: {known}): gnorm.models.search may find one"
+        )
+    layout, placed = family.layout, places(model)
     parts = ("attention", *PARTS)
     blocks = tuple(
         Block(**{part: f"{name}.{getattr(layout, part)}" for part in parts}, layers=layers)
@@ -254,33 +160,37 @@ def head_map(model: nn.Module) -> HeadMap:
         hidden=config.hidden_size,
         layer_names=tuple(placed),
         inner=neurons_of(config),
-        causal=layout.causal,
+        causal=family.decoder,
         counts=dict.fromkeys(layout.counts, 1) | dict.fromkeys(layout.sizes, slots["width"]),
         repeats=layout.repeats,
-        textpruner=layout.textpruner,
-        reloads=layout.reloads,
+        returns=layout.returns,
+        textpruner=family.textpruner,
+        reloads=family.reloads,
         **slots,
     )
 
 
 def neurons_of(config: PretrainedConfig) -> int:
-    """Neurons of a feed-forward layer of a known family."""
-    return getattr(config, LAYOUTS[config.model_type].inner) or 4 * config.hidden_size
+    """Count the neurons of a feed-forward layer of a known family."""
+    name = families.load(config.model_type).dimensions["feed_forward"]
+    return getattr(config, name) or 4 * config.hidden_size
 
 
 def places(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    """A known family's modules that hold a layer's weights, by name, with the layers that run each."""
+    """Name the modules of a known family that hold a layer's weights, with the layers that run each."""
     config = model.config
     backbone = getattr(model, model.base_model_prefix, model)
     prefix = "" if backbone is model else f"{model.base_model_prefix}."
     layers = config.num_hidden_layers
     shared = [(i,) for i in range(layers)]
-    if config.model_type == "albert":
-        if config.inner_group_num != 1:
-            raise UserError("ALBERT with inner_group_num other than 1 is not supported")
-        groups = config.num_hidden_groups
+    family = families.load(config.model_type)
+    for name, value in family.demands.items():
+        if getattr(config, name) != value:
+            raise UserError(f"a model of type {family.name} with {name} other than {value} is not supported")
+    if family.tied:
+        groups = getattr(config, family.tied)
         shared = [tuple(i for i in range(layers) if i * groups // layers == g) for g in range(groups)]
-    return {prefix + LAYOUTS[config.model_type].layer.format(i=i): of for i, of in enumerate(shared)}
+    return {prefix + family.layout.layer.format(i=i): of for i, of in enumerate(shared)}
 
 
 def keep(model: nn.Module, heads: HeadMap) -> None:
@@ -305,7 +215,7 @@ def prune_by(model: nn.Module) -> str:
 
 
 def slots_of(heads: int, key_heads: int, width: int, unit: str) -> dict[str, int]:
-    """What of a HeadMap follows from the numbers of query heads and of K/V heads, and the width of one."""
+    """Derive the slots of a HeadMap from the numbers of query heads and of K/V heads, and the width of one."""
     together = heads // key_heads
     if together == 1:
         return {"heads": heads, "width": width}

@@ -1,7 +1,7 @@
 """Where a model keeps the neurons of its feed-forward layers.
 
 A slot (layer, group) is `group` consecutive neurons of a layer: their rows of the projections up, and their
-columns of the one down, which a gate multiplies as it does a head's columns of W_O. Layers that share their weights
+columns of the projection down, which a gate multiplies like a head's columns of W_O. Layers that share weights
 share their neurons too.
 """
 
@@ -15,8 +15,9 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from gnorm import families
 from gnorm.errors import UserError
-from gnorm.models.heads import LAYOUTS, head_map, neurons_of, places
+from gnorm.models.heads import head_map, neurons_of, places
 from gnorm.models.slots import SlotMap
 
 
@@ -24,7 +25,7 @@ from gnorm.models.slots import SlotMap
 class FeedForward:
     """A feed-forward layer's projections, by their names in the model."""
 
-    up: tuple[str, ...]  # and the one that gates it, where there is one
+    up: tuple[str, ...]  # with the projection that gates it, if there is one
     output: str  # down
     layers: tuple[int, ...]
 
@@ -40,7 +41,7 @@ class NeuronMap(SlotMap):
     groups: int  # slots of a layer, before pruning
     width: int  # neurons of a slot
     hidden: int  # size of the hidden states
-    layer_names: tuple[str, ...] = ()  # modules that return (hidden states, ...), one a layer
+    layer_names: tuple[str, ...] = ()  # modules that return (hidden states, ...), one per layer
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -67,7 +68,7 @@ class NeuronMap(SlotMap):
 
 
 def pruned_neurons(model: nn.Module) -> dict[int, list[int]]:
-    """The neurons that have been pruned, by row: kept in the configuration, or in the model where there is none."""
+    """Pruned neurons by row, stored in the configuration, or in the model if it has none."""
     stored = getattr(getattr(model, "config", model), "pruned_neurons", {})
     return {int(row): gone for row, gone in stored.items()}
 
@@ -78,16 +79,16 @@ def set_pruned(model: nn.Module, gone: dict[int, list[int]]) -> None:
 
 def known(model: nn.Module) -> bool:
     """Whether this module knows where the model's neurons are."""
-    return model.config.model_type in LAYOUTS
+    return families.find(model.config.model_type) is not None
 
 
 def neuron_map(model: nn.Module, group: int) -> NeuronMap:
-    """The neurons of a HuggingFace model of a known family, `group` to a slot; 0 for a layer's all in one."""
+    """Map the neurons of a HuggingFace model of a known family, `group` per slot; 0 puts a layer's in one slot."""
     kind = model.config.model_type
     if not known(model):
-        raise UserError(f"no map of neurons for model type {kind!r} (known: {', '.join(sorted(LAYOUTS))})")
-    layout, placed, hidden = LAYOUTS[kind], places(model), model.config.hidden_size
-    neurons = neurons_of(model.config)  # not the head map's: one that came with the model need not know
+        raise UserError(f"no map of neurons for model type {kind!r} (known: {', '.join(families.names())})")
+    layout, placed, hidden = families.load(kind).layout, places(model), model.config.hidden_size
+    neurons = neurons_of(model.config)  # not the head map's number: a map that came with the model may not have it
     group = group or neurons
     if neurons % group:
         nearest = min((n for n in range(1, neurons + 1) if neurons % n == 0), key=lambda n: abs(n - group))
@@ -100,5 +101,5 @@ def neuron_map(model: nn.Module, group: int) -> NeuronMap:
 
 
 def slot_map(model: nn.Module, strategy: Mapping[str, Any]) -> SlotMap:
-    """What a strategy prunes."""
+    """Map the slots that a strategy prunes."""
     return neuron_map(model, strategy["group"]) if strategy.get("unit") == "neurons" else head_map(model)

@@ -1,8 +1,8 @@
-"""The heads of an architecture that is not known: guessed by name and shape, or described, and used only if true.
+"""The heads of an unknown architecture: guessed by name and shape, or described, and used only after checks.
 
 Guessing is easy and often wrong: Q, K and V may be interleaved in one projection, or a layer may run
-twice. So every guess is run. Each head that is tried must answer to its own blocks of W_Q, W_K and W_V and
-to no other's, its gate must do what zeroing its columns of W_O does, and cutting it out must do the same.
+twice. So every guess is run. Each head that is tried must respond to its own blocks of W_Q, W_K and W_V and
+to no others. Closing its gate and cutting it out must give the same outputs as zeroing its columns of W_O.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HELP = (
 
 
 def find(model: nn.Module) -> HeadMap:
-    """The checked map of a HuggingFace model's heads; a `UserError` says what was not found or did not hold."""
+    """Find and check the map of a HuggingFace model's heads; a `UserError` says what is missing or wrong."""
     kind = model.config.model_type
     try:
         if getattr(model.config, "is_encoder_decoder", False):
@@ -57,7 +57,7 @@ def find(model: nn.Module) -> HeadMap:
 
 
 def confirm(model: nn.Module, heads: HeadMap) -> HeadMap:
-    """The checked map of a HuggingFace model that came with one; a `UserError` says what does not hold."""
+    """Check the map that came with a HuggingFace model; a `UserError` says what is wrong."""
     try:
         heads = check(model, heads, _row(model))
     except NotFound as error:
@@ -70,12 +70,12 @@ def confirm(model: nn.Module, heads: HeadMap) -> HeadMap:
 
 def gives_attention(model: nn.Module, heads: HeadMap) -> bool:
     """Whether every attention module returns its matrices second when asked for them, as criteria read them."""
-    inputs, found = _row(model), []
+    inputs, fitting = _row(model), []
     size = (1, heads.heads * heads.queries, *2 * inputs["input_ids"].shape[1:])
 
     def look(_module, _args, output):
         matrix = output[1] if isinstance(output, tuple) and len(output) > 1 else None
-        found.append(isinstance(matrix, torch.Tensor) and matrix.shape == size)
+        fitting.append(isinstance(matrix, torch.Tensor) and matrix.shape == size)
 
     handles = [model.get_submodule(block.attention).register_forward_hook(look) for block in heads.blocks]
     try:
@@ -84,36 +84,36 @@ def gives_attention(model: nn.Module, heads: HeadMap) -> bool:
     finally:
         for handle in handles:
             handle.remove()
-    return all(found)
+    return all(fitting)
 
 
 def _row(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Some tokens to run a model on."""
+    """Make a row of tokens to run a model on."""
     ids = torch.randint(model.config.vocab_size, (1, 9), generator=torch.Generator().manual_seed(0)).to(model.device)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 class NotFound(Exception):
-    """Why a model's heads are not known."""
+    """Raised with the reason why a model's heads are not known."""
 
 
 def _guess(model: nn.Module) -> HeadMap:
-    """By names and shapes alone."""
+    """Guess the map from names and shapes alone."""
     config = model.config
     count = getattr(config, "num_attention_heads", None)
     if not count:
         raise NotFound("its configuration has no num_attention_heads")
-    found = [block for name, module in model.named_modules() if (block := _block(model, name, module, count))]
-    if not found:
+    candidates = [block for name, module in model.named_modules() if (block := _block(model, name, module, count))]
+    if not candidates:
         raise NotFound("no module has children that look like projections of Q, K and V, with one of O nearby")
-    shapes = {(queries, keys) for _, queries, keys in found}
+    shapes = {(queries, keys) for _, queries, keys in candidates}
     if len(shapes) > 1:
         raise NotFound(f"layers differ in their Q and K sizes: {sorted(shapes)}")
     ((queries, keys),) = shapes
     width = queries // count
     if keys % width or count % (keys // width):
         raise NotFound(f"{keys} columns of K are no number of heads of width {width} that divides {count}")
-    blocks = tuple(replace(block, layers=(i,)) for i, (block, *_) in enumerate(found))
+    blocks = tuple(replace(block, layers=(i,)) for i, (block, *_) in enumerate(candidates))
     slots = slots_of(count, keys // width, width, prune_by(model))
     attention = model.get_submodule(blocks[0].attention)
     repeats = next((name for name in REPEATS if hasattr(attention, name)), "")
@@ -123,7 +123,7 @@ def _guess(model: nn.Module) -> HeadMap:
 
 
 def _block(model: nn.Module, name: str, module: nn.Module, count: int) -> tuple[Block, int, int] | None:
-    """The attention module called `name`, with its columns of Q and of K; None if it is none."""
+    """Describe the attention module called `name`, and count its columns of Q and of K; None if it is not one."""
     own = {child: m for child, m in module.named_children() if isinstance(m, (nn.Linear, Conv1D))}
     names = {part: next((n for n in NAMES[part] if n in own), None) for part in ("query", "key", "value", "fused")}
     if all(names[part] for part in ("query", "key", "value")):
@@ -153,7 +153,7 @@ def _columns(module: nn.Module, outputs: bool = True) -> int:
 
 
 def _output(model: nn.Module, name: str, size: int | None) -> str | None:
-    """The projection of O: in the attention module, or beside it."""
+    """Name the projection of O: in the attention module, or beside it."""
     parent = name.rpartition(".")[0]
     for place in (name, parent):
         for inner, module in model.get_submodule(place).named_modules():
@@ -172,7 +172,7 @@ def _output(model: nn.Module, name: str, size: int | None) -> str | None:
 
 
 def check(model: nn.Module, heads: HeadMap, inputs: dict[str, torch.Tensor]) -> HeadMap:
-    """The map with what only running the model can tell; raises `NotFound` with the first thing that does not hold.
+    """Complete the map by running the model; raises `NotFound` with the first defect.
 
     `inputs` are a row of several tokens, without padding.
     """
@@ -209,7 +209,7 @@ def _logits(model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 @contextmanager
 def _uncached(model: nn.Module) -> Iterator[None]:
-    """Without keys and values for a next token: a layer that lost all its heads has none."""
+    """Run without a cache of keys and values: a layer that lost all its heads has none."""
     config = getattr(model, "config", None)
     before = getattr(config, "use_cache", False)
     if before:
@@ -222,7 +222,7 @@ def _uncached(model: nn.Module) -> Iterator[None]:
 
 
 def _watched(model: nn.Module, names: list[str], inputs: dict[str, torch.Tensor]) -> list[list[torch.Tensor]]:
-    """What each of the modules is given, each time it runs."""
+    """Record the input of each module in each of its runs."""
     seen: list[list[torch.Tensor]] = [[] for _ in names]
     handles = [
         model.get_submodule(name).register_forward_pre_hook(lambda _m, args, own=own: own.append(args[0]))
@@ -238,7 +238,7 @@ def _watched(model: nn.Module, names: list[str], inputs: dict[str, torch.Tensor]
 
 @contextmanager
 def _scaled(model: nn.Module, heads: HeadMap, row: int, part: str, slot: int, factor: float) -> Iterator[None]:
-    """A slot's rows of W_Q, W_K or W_V and their biases times `factor`, or its columns of W_O."""
+    """Multiply a slot's rows of W_Q, W_K or W_V and their biases, or its columns of W_O, by `factor`."""
     block, index = heads.blocks[row], PARTS.index(part)
     module = model.get_submodule(getattr(block, part))
     shared = part in ("key", "value")
@@ -276,7 +276,7 @@ def _check_names(model, heads: HeadMap) -> None:
 
 
 def _check_layers(model, heads: HeadMap, inputs) -> None:
-    """Evaluation puts what layers gave before in their place, where each layer has weights of its own."""
+    """Check that stored outputs can replace layers, as evaluation does where each layer has its own weights."""
     if len(heads.layer_names) != heads.layers:
         return
     for block in heads.blocks:
@@ -301,7 +301,7 @@ def _line(error: Exception) -> str:
 
 
 def _check_inputs(model, heads: HeadMap, inputs) -> None:
-    """Gradient scores take the inputs of Q, K and V for the same."""
+    """Check that Q, K and V have the same inputs, which gradient scores rely on."""
     for block in heads.blocks:
         names = [name for name, _ in block.sources]
         given = _watched(model, names, inputs)
@@ -313,9 +313,9 @@ def _check_inputs(model, heads: HeadMap, inputs) -> None:
 
 
 def _check_own_blocks(model, heads: HeadMap, inputs, runs, row: int, slot: int) -> None:
-    """Blocks of Q, K and V move the columns of their own head, those of all its users where shared, and no others.
+    """Check that blocks of Q, K and V move the columns of their own heads, all users of a shared one, and no others.
 
-    Where layers share the block, in the first of them: the later ones are given something else then.
+    Where layers share the block, only the first is checked: the later ones then have other inputs.
     """
     users = range(slot - slot % heads.share, slot - slot % heads.share + heads.share)
     before = runs[row][0]
@@ -344,12 +344,12 @@ def _check_gate(model, heads: HeadMap, inputs, row: int, slot: int) -> None:
         raise NotFound(f"gating head {slot} of {heads.blocks[row].attention} is not zeroing its columns of W_O")
 
 
-def _same(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    return bool((found - expected).abs().max() <= 1e-4 * expected.abs().max())
+def _same(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    return bool((actual - expected).abs().max() <= 1e-4 * expected.abs().max())
 
 
 def _is_causal(model, heads: HeadMap, inputs, runs) -> bool:
-    """Whether what the first token is given is the same whatever the last one is."""
+    """Whether the heads' output at the first token does not depend on the last token."""
     ids = inputs["input_ids"].clone()
     ids[:, -1] = torch.where(ids[:, -1] == ids.max(), ids.min(), ids.max())
     ((other, *_),) = _watched(model, [heads.blocks[0].output], {**inputs, "input_ids": ids})
@@ -357,7 +357,7 @@ def _is_causal(model, heads: HeadMap, inputs, runs) -> bool:
 
 
 def _structural(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> HeadMap:
-    """The map with what the attention module must be told: what it says already, or found by trying.
+    """Add to the map which attributes of the attention module pruning must change: those it lists, or by trying.
 
     Attributes that equal the number of heads or of columns may have to shrink with them, or may mean
     something else.
@@ -375,19 +375,19 @@ def _structural(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> 
     cases += [[(slots[-1][0], head) for head in range(heads.heads)], slots]
     guesses = [*([dict(heads.counts)] if heads.counts else []), counts | sizes, counts, sizes, {}]
     returned = _returned(model, attention, inputs)
-    numbers = (2, 1) if returned == 1 else (returned,)  # one thing may become two when attention is asked for
+    numbers = (2, 1) if returned == 1 else (returned,)  # one value may become two when attention is asked for
     reasons = []
     for guess, number in itertools.product(guesses, numbers):
         trial = replace(heads, counts=guess, returns=number)
         reason = next(filter(None, (_miscut(model, trial, inputs, case) for case in cases)), None)
         if reason is None:
             return trial
-        reasons.append(reason)  # the first is of the likeliest guess
+        reasons.append(reason)  # the first reason is that of the likeliest guess
     raise NotFound(f"heads cannot be cut out of {heads.blocks[0].attention} with the same outputs ({reasons[0]})")
 
 
 def _returned(model, attention: nn.Module, inputs) -> int:
-    """How many things the attention module returns, 0 for a bare tensor."""
+    """Count the values that the attention module returns, 0 for a bare tensor."""
     seen: list[int] = []
     handle = attention.register_forward_hook(lambda _m, _a, out: seen.append(len(out) if isinstance(out, tuple) else 0))
     try:
@@ -398,13 +398,13 @@ def _returned(model, attention: nn.Module, inputs) -> int:
 
 
 def _miscut(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> str | None:
-    """What goes wrong where slots are cut out; None if nothing does."""
+    """Describe what goes wrong when slots are cut out; None if nothing does."""
     with surgery.gated(model, heads, slots):
         expected = _logits(model, inputs)
     cut = copy.deepcopy(model)
     try:
         surgery.prune(cut, heads, slots)
-        found = _logits(cut, inputs)
-    except Exception as error:  # whatever this model makes of tensors that do not fit each other
+        actual = _logits(cut, inputs)
+    except Exception as error:  # any error that this model raises on tensors that do not fit
         return _line(error)
-    return None if _same(found, expected) else f"without {slots} they are {(found - expected).abs().max():.2g} apart"
+    return None if _same(actual, expected) else f"without {slots} they are {(actual - expected).abs().max():.2g} apart"

@@ -1,7 +1,7 @@
-"""Slots: what can be pruned, and the ways to watch, skip and start a model's layers that follow from them.
+"""Slots, the units of pruning, and ways to watch, skip and start a model's layers that depend on them.
 
-A slot (row, column) is a head or a group of neurons; `gnorm.models.heads` and `gnorm.models.neurons` say where a model
-has them.
+A slot (row, column) is a head or a group of neurons; `gnorm.models.heads` and `gnorm.models.neurons` find those
+of a model.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import nn
 
 
 class SlotMap(ABC):
-    """What can be pruned, in rows of slots: a row is a block of weights, a slot so many of the output's input columns.
+    """Rows of slots: a row is a block of weights, a slot is `width` input columns of the output projection.
 
-    Gates, the criteria that look at gates or losses, evaluation and the pruning loop need no more of a map.
+    Gates, criteria that use gates or losses, evaluation and the pruning loop need nothing else of a map.
     """
 
-    unit: str  # what a slot is called
+    unit: str  # the name of a slot in messages
     blocks: tuple  # each with the projection `output`, the `projections` before it and the `layers` that run it
     width: int  # of a slot: input columns of `output`
     hidden: int
@@ -37,7 +37,7 @@ class SlotMap(ABC):
 
     @abstractmethod
     def of_slots(self, model: nn.Module, row: int, part: str) -> torch.Tensor:
-        """A part of the weights by kept slot: slots x width x hidden."""
+        """Arrange a part of the weights by kept slot: slots x width x hidden."""
 
     @property
     def layers(self) -> int:
@@ -45,17 +45,17 @@ class SlotMap(ABC):
 
     @property
     def total(self) -> int:
-        """Slots of the unpruned model, tied ones counted in every layer."""
+        """The number of slots of the unpruned model, tied ones counted in every layer."""
         return self.layers * self.shape[1]
 
     def left(self, model: nn.Module) -> int:
-        """Slots still in the model, tied ones counted in every layer."""
+        """Count the slots still in the model, tied ones in every layer."""
         per_row = self.kept(model).sum(1).tolist()
         return sum(count * len(block.layers) for count, block in zip(per_row, self.blocks, strict=True))
 
 
 class Repeated(nn.Module):
-    """A K or V projection whose blocks are given once for every query head that uses them."""
+    """A K or V projection that repeats its blocks for every query head that uses them."""
 
     def __init__(self, inner: nn.Module, blocks: list[int], width: int):
         super().__init__()
@@ -67,18 +67,18 @@ class Repeated(nn.Module):
 
 
 def places_of(kept: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Where a row of flags is true, as indices on a device."""
+    """List on a device the indices where a row of flags is true."""
     return on_device(kept.nonzero().flatten().tolist(), device)
 
 
 def on_device(indices: Sequence[int], device: torch.device) -> torch.Tensor:
-    """Indices of slots, copied once: they come again with every batch and step, and a copy makes a GPU wait."""
+    """Copy indices of slots once: every batch and step needs them again, and a copy makes a GPU wait."""
     return _copied(array("q", indices).tobytes(), device)
 
 
 @lru_cache(maxsize=1024)
 def _copied(packed: bytes, device: torch.device) -> torch.Tensor:
-    with torch.inference_mode(False):  # so that a backward pass may keep it, whoever asks first
+    with torch.inference_mode(False):  # so that a backward pass may keep it, even if inference asked first
         return torch.tensor(array("q", packed).tolist(), dtype=torch.int64, device=device)
 
 
@@ -90,7 +90,7 @@ def projection(model: nn.Module, name: str) -> nn.Module:
 
 @contextmanager
 def eager(model: nn.Module) -> Iterator[None]:
-    """Attention that has its matrix: not every family falls back to it when asked for one."""
+    """Switch to attention that computes its matrix: not every family does so when asked for the matrix."""
     config = getattr(model, "config", None)
     before = getattr(config, "_attn_implementation", "eager")
     if before != "eager":
@@ -104,7 +104,7 @@ def eager(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
-    """Where the graph starts, as weights are frozen: the lowest projections with a slot, from row `first` on."""
+    """Start the graph at the lowest projections with a slot, from row `first` on; weights are frozen."""
     roots: list[torch.Tensor] = []
 
     def start(_module, _args, output):
@@ -127,14 +127,14 @@ def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iter
 def reused(
     model: nn.Module, heads: SlotMap, stored: dict[int, torch.Tensor], kept_layers: Sequence[int]
 ) -> Iterator[None]:
-    """Skip the layers up to the last one whose output is in `stored`; keep there what the others give.
+    """Skip the layers up to the last one whose output is in `stored`; store the outputs of the others.
 
-    Not for layers that share weights: `kept_layers` must be empty for them.
+    `kept_layers` must be empty where layers share weights.
     """
     last = max(stored, default=-1)
     layers = [model.get_submodule(name) for name in heads.layer_names] if kept_layers else []
     for layer in range(last + 1):
-        # Only the last one's output is read; those below pass on what they are given.
+        # Only the last one's output is read; those below pass their inputs on.
         output = stored[layer] if layer == last else None
         layers[layer].forward = lambda hidden, *_a, output=output, **_k: (hidden if output is None else output,)
     handles = [

@@ -26,8 +26,8 @@ transformers.logging.set_verbosity(_verbosity)  # importing TextPruner turns it 
 def prune(model: nn.Module, heads: SlotMap, slots: Iterable[Slot]) -> None:
     """Cut the slots' rows and columns out of the projections: heads with TextPruner where it knows the family.
 
-    A block may lose all its slots. The new projections are frozen and keep the dtype, and whatever watched the old
-    ones: gates stay in their place.
+    A block may lose all its slots. The new projections are frozen and keep the dtype and the hooks of the old ones, so
+    gates stay in place.
     """
     mask = torch.ones(heads.shape)
     for row, head in slots:
@@ -57,7 +57,7 @@ def _prune_with_textpruner(model: nn.Module, mask: torch.Tensor) -> None:
         torch.set_default_dtype(default)
     for name, module in model.named_modules():
         if module is not before[name]:
-            # The same dictionaries and not copies: whoever holds a handle removes its hook from there.
+            # The same dictionaries and not copies, because a handle removes its hook from its dictionary.
             vars(module).update({key: hooks for key, hooks in vars(before[name]).items() if "hook" in key})
 
 
@@ -104,9 +104,9 @@ def _keep(module: nn.Module, columns: torch.Tensor, outputs: bool) -> None:
 
 
 def _parts(tensor: torch.Tensor, along: int, wanted: torch.Tensor) -> torch.Tensor:
-    """What of a tensor is wanted along a dimension, by flags on the host.
+    """Select the `wanted` indices of a tensor along a dimension, by flags on the host.
 
-    Joined from slices: a GPU would have to wait to learn what a mask chooses.
+    The parts are slices: with a mask, a GPU would have to wait to learn what it selects.
     """
     edges = torch.cat([wanted.new_zeros(1), wanted, wanted.new_zeros(1)]).int().diff().nonzero().flatten().tolist()
     parts = [tensor.narrow(along, first, end - first) for first, end in zip(edges[::2], edges[1::2], strict=True)]
@@ -114,7 +114,7 @@ def _parts(tensor: torch.Tensor, along: int, wanted: torch.Tensor) -> torch.Tens
 
 
 def set_size(module: nn.Module, size: int, outputs: bool) -> None:
-    """What a projection says of its number of output or input columns."""
+    """Set a projection's own record of its number of output or input columns."""
     names = ("nf", "nx") if isinstance(module, Conv1D) else ("out_features", "in_features")
     setattr(module, names[0] if outputs else names[1], size)
     if isinstance(module, Conv1D) and not outputs:
@@ -122,7 +122,7 @@ def set_size(module: nn.Module, size: int, outputs: bool) -> None:
 
 
 class _BiasAlone(Conv1D):
-    """A `Conv1D` without inputs, whose own forward cannot reshape a tensor of no columns."""
+    """A `Conv1D` without inputs; its parent's forward cannot reshape a tensor of no columns."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.bias.expand(*x.shape[:-1], self.nf)
@@ -130,9 +130,9 @@ class _BiasAlone(Conv1D):
 
 @cache
 def _without_heads(kind: type[nn.Module]) -> type[nn.Module]:
-    """The class of an attention module that has lost its last head.
+    """Make the class of an attention module that has lost its last head.
 
-    What is left is the output projection's bias, if the module holds that projection, or else no columns.
+    It returns the output projection's bias, if the module holds that projection, or else no columns.
     Most attention code cannot reshape a tensor of no heads.
     """
 
@@ -158,7 +158,7 @@ def give_back_class(attention: nn.Module) -> None:
 
 
 def remove_closed(gates: Gates) -> list[Slot]:
-    """Prune the slots whose gates are exactly 0; the others keep their gates. Outputs stay what they were."""
+    """Prune the slots whose gates are exactly 0; the others keep their gates. Outputs do not change."""
     slots = gates.closed
     prune(gates.model, gates.heads, slots)
     return slots
@@ -166,7 +166,7 @@ def remove_closed(gates: Gates) -> list[Slot]:
 
 @contextmanager
 def gated(model: nn.Module, heads: SlotMap, slots: Iterable[Slot]) -> Iterator[None]:
-    """Multiply what the slots give by zero while the block runs."""
+    """Multiply the outputs of the slots by zero inside the `with` block."""
     with Gates(model, heads) as gates:
         gates.close(slots)
         yield

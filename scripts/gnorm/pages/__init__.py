@@ -1,1 +1,1 @@
-"""What people read and take home beside tables and figures."""
+"""Pages and workbooks that people read beside tables and figures."""

@@ -1,4 +1,4 @@
-"""The card of a pruned checkpoint: what was done to the model, and what it costs and gives now."""
+"""The card of a pruned checkpoint: how the model was pruned, its cost and its quality."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Point:
 
     accuracy: float
     correct: int
-    metrics: dict[str, float]  # beside it, by title
+    metrics: dict[str, float]  # other metrics, by title
     parameters: int
     megabytes: float
     milliseconds: dict[int, float]  # batch size -> median
@@ -91,7 +91,7 @@ def write(
 
 
 def _how(zeroed: bool) -> str:
-    """How the removed heads are gone from the folder."""
+    """Say how the folder stores that heads were removed."""
     if not zeroed:
         return "They are cut out of the weights, and `config.json` lists them."
     return (

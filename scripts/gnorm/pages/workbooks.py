@@ -12,7 +12,7 @@ from gnorm.files import atomic
 
 
 def random_table(trials: pd.DataFrame) -> pd.DataFrame:
-    """Trials as the published workbooks have them: a row a level, a column a trial."""
+    """Arrange trials as in the published workbooks: one row per level, one column per trial."""
     wide = trials.pivot(index="heads_pruned", columns="trial", values="accuracy").sort_index()
     wide.columns = [f"Trial_{i + 1}" for i in range(wide.shape[1])]
     return wide.rename_axis("Heads Pruned").reset_index()
@@ -27,9 +27,9 @@ def write(path: str | Path, sheets: dict[str, pd.DataFrame]) -> None:
 
 
 def _forget_when(path: Path) -> None:
-    """Take out when the workbook was made: the same tables give the same file."""
-    with zipfile.ZipFile(path) as made:
-        parts = {info.filename: made.read(info) for info in made.infolist()}
+    """Remove the time of writing from the workbook, so that the same tables give the same file."""
+    with zipfile.ZipFile(path) as stored:
+        parts = {info.filename: stored.read(info) for info in stored.infolist()}
     with zipfile.ZipFile(path, "w") as workbook:
         for name, part in parts.items():
             if name == "docProps/core.xml":

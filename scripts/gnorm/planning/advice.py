@@ -25,7 +25,7 @@ def explain(logs: Sequence[str | Path], profiles: Path) -> list[str]:
     text = "".join(Path(log).read_text(encoding="utf-8", errors="replace") for log in logs)
     known = [entry for path in sorted(profiles.glob("*/advice.yaml")) for entry in yaml.safe_load(path.read_text())]
     lines = {}
-    for failed in (found for pattern in FAILED for found in re.finditer(pattern, text, re.M)):
+    for failed in (report for pattern in FAILED for report in re.finditer(pattern, text, re.M)):
         for entry in known:
             if re.search(entry["said"], failed["said"]):
                 rule, asked = failed["rule"], _asked(text[: failed.start()], failed["job"])
@@ -36,6 +36,6 @@ def explain(logs: Sequence[str | Path], profiles: Path) -> list[str]:
 
 def _asked(text: str, job: str) -> str:
     """Resources of a job, where the log last says that it is run."""
-    found = re.findall(rf"^ +jobid: {re.escape(job)}\n(?:(?! *\[).+\n)*? +resources: (.+)$", text, re.M)
-    values = dict(part.split("=", 1) for part in found[-1].split(", ") if "=" in part) if found else {}
+    asked = re.findall(rf"^ +jobid: {re.escape(job)}\n(?:(?! *\[).+\n)*? +resources: (.+)$", text, re.M)
+    values = dict(part.split("=", 1) for part in asked[-1].split(", ") if "=" in part) if asked else {}
     return ", ".join(f"{name}={values[name]}" for name in ASKED if name in values) or "its resources"

@@ -6,27 +6,31 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gnorm.planning.cost import Costs
+
+if TYPE_CHECKING:
+    from snakemake.workflow import Workflow
 
 
 @dataclass(frozen=True)
 class Job:
     id: int
     kind: str  # its rule
-    model: str | None
-    predicted: Callable[[], float | None]  # seconds, asked for again and again; None as long as nobody knows
+    wildcards: dict[str, str] = field(default_factory=dict)
     cores: int = 1
 
 
 class Plan:
-    """The jobs of a run. How predictions do on this machine is learned from the jobs that have ended."""
+    """The jobs of a run; those that end teach `costs` how long the others will take."""
 
-    def __init__(self, jobs: Iterable[Job], cores: int, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, jobs: Iterable[Job], cores: int, costs: Costs, clock: Callable[[], float] = time.monotonic):
         self.jobs = {job.id: job for job in jobs}
-        self.cores, self.clock = cores, clock
+        self.cores, self.costs, self.clock = cores, costs, clock
         self.running: dict[int, float] = {}  # id -> when it began
         self.done: set[int] = set()
-        self.took: dict[int, float] = {}  # id -> seconds, of those done whose beginning was seen
 
     def start(self, ids: Iterable[int]) -> None:
         self.running |= {i: self.clock() for i in ids if i in self.jobs}
@@ -35,37 +39,19 @@ class Plan:
         if id not in self.jobs:
             return
         self.done.add(id)
-        if id in self.running:
-            self.took[id] = self.clock() - self.running.pop(id)
-
-    def expected(self, job: Job) -> float | None:
-        """Seconds that a job takes in all: the prediction times how far those most like it were off."""
-        predicted = job.predicted()
-        if predicted is None:
-            return None
-        ended = [(self.jobs[i], seconds) for i, seconds in self.took.items()]
-        for alike in (
-            lambda other: (other.kind, other.model) == (job.kind, job.model),
-            lambda other: other.kind == job.kind,
-            lambda other: other.model == job.model,
-        ):
-            found = [(seconds, other.predicted()) for other, seconds in ended if alike(other)]
-            found = [(seconds, guess) for seconds, guess in found if guess]
-            if found:
-                return predicted * sum(seconds for seconds, _ in found) / sum(guess for _, guess in found)
-        return predicted
+        job, began = self.jobs[id], self.running.pop(id, None)
+        if began is not None and self.costs.known(job.wildcards.get("model")):
+            self.costs.learn(job.kind, job.wildcards, self.clock() - began)
 
     def left(self) -> float | None:
-        """Seconds until all is done, with all cores busy; None as long as it cannot be known."""
+        """Seconds until all is done, with all cores busy; None as long as a model's dimensions are not known."""
         total = longest = 0.0
-        for id, job in self.jobs.items():
-            if id in self.done:
-                continue
-            seconds = self.expected(job)
-            if seconds is None:
+        for job in (job for id, job in self.jobs.items() if id not in self.done):
+            if not self.costs.known(job.wildcards.get("model")):
                 return None
-            if id in self.running:  # one that takes longer than expected is about to end
-                seconds = max(seconds - (self.clock() - self.running[id]), 0.05 * seconds)
+            seconds = self.costs.seconds(job.kind, job.wildcards)
+            if job.id in self.running:  # one that takes longer than expected is about to end
+                seconds = max(seconds - (self.clock() - self.running[job.id]), 0.05 * seconds)
             longest = max(longest, seconds)
             total += seconds * min(job.cores, self.cores)
         return max(longest, total / self.cores)
@@ -75,9 +61,8 @@ class Plan:
         left = self.left()
         if left is None:
             return f"{done}; how long the rest takes is known once the models are there"
-        return (
-            f"{done}; about {duration(left)} left, until {time.strftime('%H:%M', time.localtime(time.time() + left))}"
-        )
+        end = time.strftime("%H:%M", time.localtime(time.time() + left))
+        return f"{done}; about {duration(left)} left, until {end}"
 
 
 def duration(seconds: float) -> str:
@@ -116,7 +101,19 @@ class Watch(logging.Handler):
                 self.tell()
 
 
+def of_workflow(workflow: Workflow, costs: Costs) -> Plan:
+    """The jobs that Snakemake is about to run."""
+    on_cluster = workflow.nodes  # how many jobs at once
+    jobs = [
+        Job(job.jobid, job.rule.name, job.wildcards_dict, 1 if on_cluster else job.threads)
+        for job in workflow.dag.needrun_jobs()
+        if not job.is_norun
+    ]
+    return Plan(jobs, on_cluster or workflow.cores, costs)
+
+
 def watch(plan: Plan, logger: logging.Logger) -> None:
+    """Say through Snakemake's logger how far a plan is, until the process ends."""
     watcher = Watch(plan, logger)
     logger.info(f"{len(plan.jobs)} jobs to do")  # Snakemake's log file has messages as they are, without arguments
     logger.addHandler(watcher)

@@ -11,17 +11,17 @@ from gnorm.errors import UserError
 from gnorm.files import atomic
 from gnorm.models.gates import Slot
 from gnorm.models.slots import SlotMap
-from gnorm.statistics.results import STEPS, read_table
+from gnorm.statistics.columns import order_of, read_run
 
 
-def of_step(trajectory: str | Path, slots: SlotMap, step: int) -> torch.Tensor:
-    """What a trajectory has left after so many steps."""
-    table, mask = read_table(trajectory, STEPS), torch.ones(slots.shape, dtype=torch.bool)
+def of_step(trajectory: str | Path, slots: SlotMap, step: int, run: int = 0) -> torch.Tensor:
+    """What a run of a trajectory has left after so many steps."""
+    table, mask = read_run(trajectory, run), torch.ones(slots.shape, dtype=torch.bool)
     if table["heads_left"].iloc[0] != slots.total:
         raise UserError(f"{trajectory} is of {table['heads_left'].iloc[0]} slots, not of the model's {slots.total}")
     if not 0 <= step < len(table):
         raise UserError(f"{trajectory} has steps 0 to {len(table) - 1}, not {step}")
-    for row, slot in table.loc[1:step, ["layer", "head"]].astype(int).values.tolist():
+    for row, slot in order_of(table)[:step]:
         mask[row, slot] = False
     return mask
 

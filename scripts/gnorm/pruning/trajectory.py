@@ -12,13 +12,15 @@ from torch import nn
 from gnorm.engine.evaluate import Accuracy, Evaluation
 from gnorm.engine.metrics import Predictions
 from gnorm.models import surgery
+from gnorm.models.accounting import count
 from gnorm.models.slots import SlotMap
 from gnorm.models.surgery import Slot
+from gnorm.pruning.rescoring import due
 
-# How far float32 is off on trained weights: scores that are closer may change places with the batch size.
+# The relative error of float32 on trained weights: scores that are closer may change places with the batch size.
 NEAR = 1e-4
 
-# Scores of the model's heads, and what was predicted on the way (see `Evaluation.accuracy`).
+# Returns scores of the model's heads, and predictions made on the way (see `Evaluation.accuracy`).
 Scorer = Callable[[nn.Module], tuple[torch.Tensor, Mapping[int, Predictions]]]
 
 
@@ -33,27 +35,28 @@ class Step:
     accuracy: float
     correct: int
     evaluated: int
-    heads_left: int  # tied heads counted in every layer
+    heads_pruned: int  # tied heads counted in every layer
+    heads_left: int
     parameters: int
     seconds: float  # of pruning, scoring the model that is left, and evaluating it
     metrics: dict[str, float] = field(default_factory=dict)  # beside the accuracy
 
     @property
     def columns(self) -> dict:
-        """As a row of a table."""
+        """Make the step a row of a table."""
         values = asdict(self)
         return values | values.pop("metrics")
 
 
 @dataclass(frozen=True)
 class Stop:
-    """When a trajectory ends; by default at the last head."""
+    """The condition that ends a trajectory; by default the last head."""
 
-    heads: int | None = None  # at most so many heads pruned
-    fraction: float | None = None  # ... or this share of them
-    accuracy_drop: float | None = None  # once accuracy has fallen by more than this
+    heads: int | None = None  # at most this many heads are pruned
+    fraction: float | None = None  # at most this share of them is pruned
+    accuracy_drop: float | None = None  # it ends once accuracy has fallen by more than this
 
-    # Shares and drops are rounded: what equals the bound must not pass it by an ulp.
+    # Shares and drops are rounded, so the bounds have a margin: an equal value must not exceed one by an ulp.
     def enough(self, pruned: int, total: int) -> bool:
         """Whether `pruned` heads of `total` would be too many."""
         return (self.heads is not None and pruned > self.heads) or (
@@ -61,12 +64,12 @@ class Stop:
         )
 
     def fallen(self, drop: float) -> bool:
-        """Whether accuracy has fallen by more than it may."""
+        """Whether accuracy has fallen by more than allowed."""
         return self.accuracy_drop is not None and drop > self.accuracy_drop + 1e-9
 
 
 def choose(score: torch.Tensor, kept: torch.Tensor, prune: str) -> Slot:
-    """The kept slot with the lowest or highest score; ties go to the lowest (layer, head)."""
+    """Choose the kept slot with the lowest or highest score; ties go to the lowest (layer, head)."""
     unwanted = float("inf") if prune == "lowest" else float("-inf")
     candidates = torch.where(kept, score, torch.full_like(score, unwanted)).flatten()
     best = candidates.min() if prune == "lowest" else candidates.max()
@@ -77,9 +80,9 @@ def choose(score: torch.Tensor, kept: torch.Tensor, prune: str) -> Slot:
 def near_ties(
     steps: Sequence[tuple[Step, torch.Tensor | None]], prune: str = "lowest", closer: float = NEAR
 ) -> list[tuple[int, Slot, Slot, float]]:
-    """(step, slot pruned, slot that was as good, relative gap of their scores) of every choice that was close."""
-    found, scores, kept = [], None, None
-    for step, taken in steps:
+    """List (step, pruned slot, runner-up, relative gap of their scores) of every close choice."""
+    ties, scores, kept = [], None, None
+    for step, rescored in steps:
         if scores is not None:
             slot = (step.layer, step.head)
             kept[slot] = False
@@ -88,11 +91,11 @@ def near_ties(
                 a, b = scores[slot].item(), scores[other].item()
                 gap = abs(a - b) / max(abs(a), abs(b), 1e-300)
                 if gap < closer:
-                    found.append((step.step, slot, other, gap))
-        if taken is not None:
-            scores = taken
-            kept = torch.ones_like(taken, dtype=torch.bool) if kept is None else kept
-    return found
+                    ties.append((step.step, slot, other, gap))
+        if rescored is not None:
+            scores = rescored
+            kept = torch.ones_like(rescored, dtype=torch.bool) if kept is None else kept
+    return ties
 
 
 def follow(
@@ -105,23 +108,22 @@ def follow(
     stop: Stop | None = None,
     past: Sequence[tuple[Step, torch.Tensor | None]] = (),
 ) -> Iterator[tuple[Step, torch.Tensor | None]]:
-    """Prune `model` head by head; each step comes with the scores of the model it leaves, if they were taken.
+    """Prune `model` head by head; yields each step with the scores of the model it leaves, if it was rescored.
 
-    `past` has the steps that an interrupted run has made, as they came from here: the unpruned `model`
-    loses those heads at once, and what follows is what would have followed.
+    `past` has the steps that an interrupted run got from here: the unpruned `model` loses those heads at once, and
+    the run continues as if it had not been interrupted.
     """
     stop = stop or Stop()
-    every = {"every_step": 1, "never": None}.get(rescore, rescore)
     least = min(len(block.layers) for block in heads.blocks)  # heads that any step prunes
     first, now = (past[0][0], past[-1][0]) if past else (None, None)
-    scores = next((taken for _, taken in reversed(past) if taken is not None), None)
+    scores = next((rescored for _, rescored in reversed(past) if rescored is not None), None)
     gone = [(step.layer, step.head) for step, _ in past[1:]]
     if gone:
         surgery.prune(model, heads, gone)
     changed = lowest_layer(heads, gone)
     while True:
         slot = value = None
-        if now:  # choose what goes next
+        if now:  # choose the next slot
             pruned = heads.total - heads.left(model)
             if scores is None or not heads.kept(model).any() or stop.fallen(first.accuracy - now.accuracy):
                 return
@@ -133,12 +135,12 @@ def follow(
         if slot:
             surgery.prune(model, heads, [slot])
             changed = lowest_layer(heads, [slot], changed)
-        # Scored before it is evaluated: a scoring pass that meets evaluation rows predicts their classes.
-        due = scores is None or (every is not None and step % every == 0)
+        # Score before evaluating: a scoring pass over evaluation rows predicts their classes.
         pruned = heads.total - heads.left(model)
-        taken, known = None, {}
-        if due and heads.kept(model).any() and not stop.enough(pruned + least, heads.total):
-            taken, known = score(model)
+        rescored, known = None, {}
+        wanted = scores is None or due(rescore, step)
+        if wanted and heads.kept(model).any() and not stop.enough(pruned + least, heads.total):
+            rescored, known = score(model)
         measured = evaluation.accuracy(model, changed, known)
         now = Step(
             step=step,
@@ -148,18 +150,19 @@ def follow(
             accuracy=measured.value,
             correct=measured.correct,
             evaluated=measured.evaluated,
-            heads_left=heads.left(model),
-            parameters=sum(p.numel() for p in model.parameters()),
+            heads_pruned=pruned,
+            heads_left=heads.total - pruned,
+            parameters=count(model),
             seconds=round(time.monotonic() - began, 4),
             metrics=measured.metrics,
         )
         first, changed = first or now, None
-        scores = scores if taken is None else taken
-        yield now, taken
+        scores = scores if rescored is None else rescored
+        yield now, rescored
 
 
 def lowest_layer(heads: SlotMap, slots: Sequence[Slot], least: int | None = None) -> int | None:
-    """The lowest layer that pruning `slots` changes, or `least` if that is lower; None if nothing changes."""
+    """Find the lowest layer that pruning `slots` changes, or `least` if that is lower; None if nothing changes."""
     layers = [min(heads.blocks[row].layers) for row, _ in slots]
     return min(layers + ([] if least is None else [least]), default=None)
 
@@ -172,9 +175,9 @@ def replay(
     levels: Sequence[int],
     past: int = 0,
 ) -> Iterator[tuple[int, Accuracy]]:
-    """Prune in a given order; accuracy only when as many slots are gone as a level says.
+    """Prune in a given order and measure accuracy at `levels`, the numbers of pruned slots.
 
-    The first `past` levels have been measured by a run that was interrupted.
+    An interrupted run has measured the first `past` levels.
     """
     done = levels[past - 1] if past else 0
     changed = lowest_layer(heads, order[:done])

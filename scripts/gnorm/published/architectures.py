@@ -9,7 +9,6 @@ from gnorm.published.paper import Architecture
 
 
 def config(of: Architecture, layers: int | None = None) -> PretrainedConfig:
-    roberta = "roberta" in of.family
     return AutoConfig.for_model(
         of.family,
         vocab_size=of.vocabulary,
@@ -19,9 +18,9 @@ def config(of: Architecture, layers: int | None = None) -> PretrainedConfig:
         intermediate_size=4 * of.width,
         max_position_embeddings=of.positions,
         num_labels=of.classes,
-        type_vocab_size=1 if roberta else 2,
-        pad_token_id=1 if roberta else 0,
-        **({"embedding_size": 128} if of.family == "albert" else {}),
+        type_vocab_size=of.token_types,
+        pad_token_id=1 if "roberta" in of.family else 0,
+        **({"embedding_size": of.embedding} if of.tied else {}),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the paper says, item by item, beside what the data say; and what Sentinel-AI says of pruning heads."""
+"""The paper's statements, item by item, decided by the data; and those of Sentinel-AI about pruning heads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MORE_LEVELS = "raise `random.levels` in the suite"
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the published files, or this run, hold; what they do not is empty."""
+    """The contents of the published files, or of this run; fields without data are empty."""
 
     tidy: pd.DataFrame
     tolerance: float  # of accuracies, in points
@@ -36,50 +36,50 @@ class Evidence:
     speeds: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def curves(self, model: str, strategy: str, of: str = "accuracy") -> list[tuple[list[float], list[float]]]:
-        """(fractions, accuracies or another metric) of each run or trial that prunes all heads and has it."""
+        """List (fractions, values) of each run or trial that prunes all heads and has the metric `of`."""
         if of not in self.tidy:
             return []
-        found = curves(self.tidy, model, strategy)
-        whole = [c for c in found if np.isclose(c["fraction_pruned"].iloc[-1], 1) and c[of].notna().all()]
+        tables = curves(self.tidy, model, strategy)
+        whole = [c for c in tables if np.isclose(c["fraction_pruned"].iloc[-1], 1) and c[of].notna().all()]
         return [(curve["fraction_pruned"].tolist(), curve[of].tolist()) for curve in whole]
 
     def need(self, model: str, strategy: str) -> list[tuple[list[float], list[float]]]:
-        """The curves of a strategy that a claim is about."""
-        if found := self.curves(model, strategy):
-            return found
+        """Get the curves of a strategy that a claim needs; raises `Missing`."""
+        if complete := self.curves(model, strategy):
+            return complete
         if curves(self.tidy, model, strategy):
             raise Missing(f"`{strategy}` ends before the last head: set `stop: {{}}` in config.yaml")
         raise Missing(ADD.format(strategy))
 
     def accuracy(self, model: str, pruned: int) -> float | None:
-        """In percent, of greedy pruning in run 0."""
-        found = curves(self.tidy, model, "greedy_gnorm")
-        if not found:
+        """The accuracy of greedy pruning in run 0, in percent."""
+        runs = curves(self.tidy, model, "greedy_gnorm")
+        if not runs:
             return None
-        at = found[0].set_index("heads_pruned")["accuracy"]
+        at = runs[0].set_index("heads_pruned")["accuracy"]
         return 100 * at[pruned] if pruned in at else None
 
 
 class Missing(Exception):
-    """What a claim is decided by is not there; the text says what gives it to a run."""
+    """Data needed for a claim are missing; the text says how a run gets them."""
 
 
 @dataclass(frozen=True)
 class Found:
     text: str
-    holds: bool | None  # None where the data are there and do not tell
+    holds: bool | None  # None where the data do not decide
 
 
-Decide = Callable[[Evidence, str], Found]  # raises Missing
+Decide = Callable[[Evidence, str], Found]  # raises `Missing`
 
 
 @dataclass(frozen=True)
 class Claim:
     says: str
     decide: Decide
-    where: str  # to look
+    where: str  # the table or figure to look at
     only: tuple[str, ...] = ()  # models, if not all
-    by: str = ""  # what decides it, where there was a choice
+    by: str = ""  # the deciding measure, where there was a choice
 
 
 def greedy_beats(other: str) -> Decide:
@@ -100,7 +100,7 @@ def inverse_collapses_first(evidence: Evidence, model: str) -> Found:
 
 
 def _levels(evidence: Evidence, model: str) -> list[tuple[float, float, np.ndarray]]:
-    """(fraction, greedy accuracy, accuracies of the random trials) between none and all pruned."""
+    """List (fraction, greedy accuracy, accuracies of the random trials) between none and all pruned."""
     greedy, trials = evidence.need(model, "greedy_gnorm"), evidence.need(model, "random")
     inner = [f for f in trials[0][0] if 0 < f < 1]
     if not inner:
@@ -167,27 +167,27 @@ def epsilon_shifts(evidence: Evidence, model: str) -> Found:
 
 
 def shards_give_the_mean(evidence: Evidence, model: str) -> Found:
-    found = evidence.merged.get(model)
-    if not found or pd.isna(found["largest difference"]):
+    line = evidence.merged.get(model)
+    if not line or pd.isna(line["largest difference"]):
         raise Missing("of the authors' files alone, which `--config published=PATH` reads")
-    gaps = found["rows left out"]
+    gaps = line["rows left out"]
     left = "" if pd.isna(gaps) or not gaps else f"; rows left out: {gaps}"
-    text = f"{found['shards']} shards, {found['rows']} rows, largest difference {found['largest difference']:.1e}{left}"
-    return Found(text, bool(found["same"]))
+    text = f"{line['shards']} shards, {line['rows']} rows, largest difference {line['largest difference']:.1e}{left}"
+    return Found(text, bool(line["same"]))
 
 
 def heads_suffice(share: float) -> Decide:
     def decide(evidence: Evidence, model: str) -> Found:
-        found = evidence.need(model, "greedy_gnorm")
-        before, after = found[0][1][0], accuracy_at(*found[0], 1 - share)
+        runs = evidence.need(model, "greedy_gnorm")
+        before, after = runs[0][1][0], accuracy_at(*runs[0], 1 - share)
         return Found(f"{100 * before:.1f}% with all heads, {100 * after:.1f}% with {share:.0%}", after >= before - NEAR)
 
     return decide
 
 
 def ninety_percent(evidence: Evidence, model: str) -> Found:
-    found = evidence.need(model, "greedy_gnorm")
-    kept = [(a, 1 - f) for f, a in zip(*found[0], strict=True) if 1 - f < 0.2]
+    runs = evidence.need(model, "greedy_gnorm")
+    kept = [(a, 1 - f) for f, a in zip(*runs[0], strict=True) if 1 - f < 0.2]
     best, share = max(kept)
     return Found(f"{100 * best:.1f}% with {share:.1%} of the heads", round(best, 2) >= 0.90)
 
@@ -220,15 +220,15 @@ def held_out(evidence: Evidence, model: str) -> Found:
 
 
 def three_runs(evidence: Evidence, model: str) -> Found:
-    found = evidence.need(model, "greedy_gnorm")
-    return Found(f"{len(found)} run{'s' if len(found) > 1 else ''}", len(found) >= 3)
+    runs = evidence.need(model, "greedy_gnorm")
+    return Found(f"{len(runs)} run{'s' if len(runs) > 1 else ''}", len(runs) >= 3)
 
 
 def keeps_performance(share: float) -> Decide:
-    """Sentinel-AI prunes by entropy: within one point of the unpruned model at every level up to `share`.
+    """Decide Sentinel-AI's claim on entropy: within one point of the unpruned model at every level up to `share`.
 
-    It evaluates language models by perplexity and does not say how much of it may be lost: the accuracy of next
-    tokens decides, as for all other claims, and perplexity stands beside it.
+    Sentinel-AI evaluates language models by perplexity and does not say how much it may rise. So the accuracy of next
+    tokens decides, as for all other claims, and perplexity is shown beside it.
     """
 
     def upto(fractions: list[float], values: list[float]) -> list[float]:
@@ -239,8 +239,8 @@ def keeps_performance(share: float) -> Decide:
         accuracies = upto(*evidence.need(model, "ae")[0])
         least = min(accuracies)
         text = f"{100 * accuracies[0]:.1f}% with all heads, at the least {100 * least:.1f}% up to {share:.0%} pruned"
-        if found := evidence.curves(model, "ae", "perplexity"):
-            perplexities = upto(*found[0])
+        if runs := evidence.curves(model, "ae", "perplexity"):
+            perplexities = upto(*runs[0])
             text += f"; perplexity {perplexities[0]:,.2f} with all heads, at the most {max(perplexities):,.2f}"
         return Found(text, least >= accuracies[0] - NEAR)
 
@@ -258,8 +258,8 @@ def entropy_beats_random_at_high_levels(evidence: Evidence, model: str) -> Found
 
 
 def magnitude_beats_random(evidence: Evidence, model: str) -> Found:
-    found, trials = evidence.criteria.get(model), evidence.need(model, "random")
-    own = None if found is None else found[(found["criterion"] == "magnitude") & (found["run"] == 0)]
+    measured, trials = evidence.criteria.get(model), evidence.need(model, "random")
+    own = None if measured is None else measured[(measured["criterion"] == "magnitude") & (measured["run"] == 0)]
     if own is None or own.empty:
         raise Missing("add `magnitude` to `compare` of the suite, or of config.yaml if it has a list")
     reached = area(own["fraction_pruned"].tolist(), own["accuracy"].tolist())
@@ -269,11 +269,11 @@ def magnitude_beats_random(evidence: Evidence, model: str) -> Found:
 
 
 def speed_rises(evidence: Evidence, model: str) -> Found:
-    """The mean over levels; with the slowest rounds of all of them, and with the fastest, it spans a range."""
+    """Compare speeds by their mean over levels, with the range from the slowest rounds to the fastest."""
     if model not in evidence.speeds:
         raise Missing("add `tokens_per_second` to `metrics` of its task in config.yaml")
-    found = evidence.speeds[model]
-    own = found[found["strategy"] == "ae"].set_index("fraction_pruned")
+    speeds = evidence.speeds[model]
+    own = speeds[speeds["strategy"] == "ae"].set_index("fraction_pruned")
     if own.empty:
         raise Missing(ADD.format("ae"))
     later = own[(own.index > HIGH) & (own.index < 1)]
@@ -308,7 +308,7 @@ CLAIMS = [
 ]
 
 
-# Sentinel-AI's, of its own criteria.
+# Claims of Sentinel-AI about its own criteria.
 SENTINEL = [
     Claim(
         "Pruning up to 70% of the heads keeps performance",
@@ -351,35 +351,35 @@ class Number:
     printed: float
     decimals: int
     find: Callable[[Evidence], float | None]  # from accuracies
-    computed: float | None = None  # from the architecture and the mask, whatever was run
-    points: bool = False  # an accuracy: a run of one's own may be off by more than rounding
+    computed: float | None = None  # from the architecture and the mask, independent of any run
+    points: bool = False  # an accuracy: one's own run may differ by more than rounding
 
 
 def numbers(model: str, parameters: pd.DataFrame) -> list[Number]:
     """Tables 1-5 for one model."""
-    said = paper.MODELS[model]
+    facts = paper.MODELS[model]
     own = parameters[parameters["model"] == model].set_index("module")
-    title, none = said.title, lambda _evidence: None
-    before, after = (lambda e: e.accuracy(model, 0)), (lambda e: e.accuracy(model, said.pruned))
+    title, none = facts.title, lambda _evidence: None
+    before, after = (lambda e: e.accuracy(model, 0)), (lambda e: e.accuracy(model, facts.pruned))
 
     def lost(evidence):
         pair = before(evidence), after(evidence)
         return None if None in pair else 100 * (1 - pair[1] / pair[0])
 
     size = [megabytes(own.loc["model", when]) for when in ("before", "after")]
-    found = [
-        Number("Table 1", "accuracy before (%)", title, said.accuracy[0], 2, before, points=True),
-        Number("Table 1", f"accuracy after {said.pruned} heads (%)", title, said.accuracy[1], 2, after, points=True),
-        Number("Table 1", "decrease of accuracy (%)", title, said.accuracy_lost, 2, lost, points=True),
-        Number("Table 1", "size before (MB)", title, said.megabytes[0], 2, none, size[0]),
-        Number("Table 1", "size after (MB)", title, said.megabytes[1], 2, none, size[1]),
-        Number("Table 1", "decrease of size (%)", title, said.megabytes_lost, 2, none, 100 * (1 - size[1] / size[0])),
+    items = [
+        Number("Table 1", "accuracy before (%)", title, facts.accuracy[0], 2, before, points=True),
+        Number("Table 1", f"accuracy after {facts.pruned} heads (%)", title, facts.accuracy[1], 2, after, points=True),
+        Number("Table 1", "decrease of accuracy (%)", title, facts.accuracy_lost, 2, lost, points=True),
+        Number("Table 1", "size before (MB)", title, facts.megabytes[0], 2, none, size[0]),
+        Number("Table 1", "size after (MB)", title, facts.megabytes[1], 2, none, size[1]),
+        Number("Table 1", "decrease of size (%)", title, facts.megabytes_lost, 2, none, 100 * (1 - size[1] / size[0])),
     ]
-    for module, *printed in said.parameters:
+    for module, *printed in facts.parameters:
         for when, value in zip(("before", "after"), printed, strict=True):
             computed = float(own.loc[module, when])
-            found.append(Number("Tables 2-5", f"parameters of {module} {when}", title, value, 0, none, computed))
-    return found
+            items.append(Number("Tables 2-5", f"parameters of {module} {when}", title, value, 0, none, computed))
+    return items
 
 
 def decide(
@@ -388,7 +388,7 @@ def decide(
     published: Evidence | None,
     parameters: pd.DataFrame,
 ) -> pd.DataFrame:
-    """One row an item. The status is that of the run, or of the published files if there is no run."""
+    """Make a table with one row per item. Its status is that of the run, or without a run of the published files."""
     subject, missing = (run, "not run") if run else (published, "not published")
     rows = []
     for model in models:
@@ -400,16 +400,16 @@ def decide(
         for model, title in models.items():
             if claim.only and model not in claim.only:
                 continue
-            found = {name: e and _ask(claim, e, model) for name, e in (("run", run), ("published", published))}
-            of_subject = found["run"] if run else found["published"]
+            answers = {name: e and _ask(claim, e, model) for name, e in (("run", run), ("published", published))}
+            of_subject = answers["run"] if run else answers["published"]
             rows.append(
                 {
                     "part": part,
                     "item": claim.says,
                     "model": title,
-                    "paper": "yes" if part == "Claims" else "",  # which says nothing of another's
-                    "published": _said(found["published"], advise=False),
-                    "this run": _said(found["run"], advise=True),
+                    "paper": "yes" if part == "Claims" else "",  # the paper says nothing about other claims
+                    "published": _said(answers["published"], advise=False),
+                    "this run": _said(answers["run"], advise=True),
                     "difference": "",
                     "status": missing if isinstance(of_subject, Missing) else STATUS[of_subject.holds],
                     "evidence": claim.where,
@@ -425,11 +425,11 @@ def _ask(claim: Claim, evidence: Evidence, model: str) -> Found | Missing:
         return lack
 
 
-def _said(found: Found | Missing | None, advise: bool) -> str:
-    """What data say; where they are missing, what a run must have: published files are what they are."""
-    if isinstance(found, Found):
-        return f"{SAID[found.holds]}: {found.text}"
-    return str(found) if found and advise else ""
+def _said(answer: Found | Missing | None, advise: bool) -> str:
+    """Write an answer; where data are missing, what a run must have, but no advice about published files."""
+    if isinstance(answer, Found):
+        return f"{SAID[answer.holds]}: {answer.text}"
+    return str(answer) if answer and advise else ""
 
 
 def _number_row(number: Number, run, published, subject, missing) -> dict:
@@ -454,13 +454,13 @@ def _number_row(number: Number, run, published, subject, missing) -> dict:
 
 
 def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
-    """What holds and what does not first, then every item."""
+    """Write the page: the claims that hold or not first, then every item."""
     whose = f"this run of the suite `{suite}`" if of_run else "the authors' published files"
     lines = ["# Verdict\n", f"What {whose} {'says' if of_run else 'say'}:\n"]
     for part, of_part in table.groupby("part", sort=False)["status"]:
         counts = of_part.value_counts()
-        found = ", ".join(f"{counts[s]} {s}" for s in STATUSES if s in counts)
-        lines.append(f"- {TITLES.get(part, f'{part} of the paper')}: {found}")
+        tally = ", ".join(f"{counts[s]} {s}" for s in STATUSES if s in counts)
+        lines.append(f"- {TITLES.get(part, f'{part} of the paper')}: {tally}")
     lines.append("")
     for part, claims_of_part in SOURCES.items():
         claims = table[table["part"] == part]
@@ -489,6 +489,6 @@ def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
 
 
 SAID = {True: "yes", False: "no", None: "undecided"}
-STATUS = {True: "reproduced", False: "differs", None: "undecided"}  # of a claim that holds, does not, or either
+STATUS = {True: "reproduced", False: "differs", None: "undecided"}  # of a claim that holds, fails, or is open
 STATUSES = (*STATUS.values(), "not run", "not published")
 TITLES = {"Claims": "claims of the paper", "Sentinel-AI": "claims of Sentinel-AI"}

@@ -1,27 +1,28 @@
 """Criteria: one module each, found by its file name, all with the same signature.
 
-`score(model, slots, batches, **settings)` returns a float64 tensor of slots, zero for pruned ones. Settings are those
-of `scores:` in the configuration. Beside it a module has constants; `describe` reads them without importing the module:
+`score(model, slots, batches, **settings)` returns a float64 tensor of slots, zero for pruned ones. The settings are
+those of `scores:` in the configuration. A module also has constants; `describe` reads them without importing it:
 
 - `PRUNE`: the end of the scores that is least important.
-- `PASSES`: how often each row goes forward and backward for one score, two formulas of the settings and of `slots` and
-  `layers`, how many are left.
-- `UNITS`: what it can score, `("heads",)` by default. A criterion that needs nothing but gates, losses or `of_slots`
+- `PASSES`: how often each row goes forward and backward for one score. Two formulas of the settings and of `slots` and
+  `layers`, the numbers that are left.
+- `UNITS`: the units it can score, `("heads",)` by default. A criterion that needs only gates, losses or `of_slots`
   can score `neurons` too.
-- `ATTENTION`: it reads attention matrices, which not every model gives: `forward` as they come, `backward` if those of
-  all layers are kept for the backward pass, which takes memory.
+- `ATTENTION`: set if it reads attention matrices, which not every model gives. `forward` uses them layer by layer,
+  `backward` keeps those of all layers for the backward pass, which takes memory.
 - `ROWS`: the index list of the dataset that it reads, `calibration` by default.
-- `BATCHED`: the settings that make it need batches of its own ({} if any do), which it makes with
+- `BATCHED`: the settings with which it needs batches of its own ({} for all settings). It makes them with
   `batches(tokenizer, rows, weights, tokens, **settings)`. Such criteria cannot share passes or join hybrids.
 
-What else a module may have:
+A module may also have:
 
-- `from_shards(slots, paths, weights, checkpoint)`: its score from files that other jobs have made of its rows.
-- `order(slots, strategy, seed, trial)` instead of a rank: the slots in the order of one random trial.
-- `reading(**settings)`: its pass can be shared, see `gnorm.engine.passes`.
-- `score` may take `seen(batch, logits)` and call it once for every batch of the plain model: rows it has seen need no
-  evaluation of their own. It may take `seed` to draw with, `errors`, a dictionary for its standard error, `taken`,
-  scores that the same call has with their settings, and `members`, the settings of the criteria that it is made of.
+- `from_shards(slots, paths, weights, checkpoint)`: computes the score from shard files that other jobs have written.
+- `order(slots, strategy, seed, trial)`: draws the slots in the order of one random trial, instead of a ranking.
+- `reading(**settings)`: lets its pass be shared, see `gnorm.engine.passes`.
+
+`score` may take `seen(batch, logits)` and call it once for every batch of the plain model: rows that were seen need no
+separate evaluation. It may also take `seed` for random draws, `errors`, a dictionary for its standard error, `taken`,
+scores that the same call has with their settings, and `members`, the settings of the criteria that it is made of.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Description:
-    """What a criterion says of itself."""
+    """The constants and functions of a criterion's module."""
 
     name: str
     prune: str
@@ -59,7 +60,7 @@ class Description:
 
     @property
     def stored(self) -> bool:
-        """Whether its score can be read from shards."""
+        """Whether its score can be computed from shards."""
         return "from_shards" in self.functions
 
     @property
@@ -72,7 +73,7 @@ class Description:
         return self.takes("members")
 
     def passes(self, settings: Mapping, slots: int, layers: int) -> tuple[int, int]:
-        """How often each row goes forward and backward; of a hybrid at most, as its members may share passes."""
+        """How often each row goes forward and backward; an upper bound for a hybrid, whose members may share passes."""
         if not slots:
             return 0, 0
         if self.made_of_others:
@@ -82,17 +83,10 @@ class Description:
         forward, backward = (eval(formula, {"__builtins__": {}}, names) for formula in self.formulas)
         return forward, backward
 
-    def predicts(self, settings: Mapping) -> bool:
-        """Whether scoring predicts the classes of the rows it meets: it takes `seen`, or one of its members does."""
-        if self.made_of_others:
-            return any(describe(name).predicts(own) for name, own in settings.get("members", {}).items())
-        # Accuracy is never measured with rounded weights.
-        return self.takes("seen") and settings.get("precision", "float32") == "float32"
-
 
 @cache
 def describe(name: str) -> Description:
-    """The criterion called `name`, read off its source: importing it would import torch."""
+    """Describe the criterion called `name` from its source: importing it would import torch."""
     source = FOLDER / f"{name}.py"
     return Description(
         name=name,
@@ -108,15 +102,15 @@ def describe(name: str) -> Description:
 
 @cache
 def names() -> list[str]:
-    """All criteria."""
+    """The names of all criteria."""
     return sorted(path.stem for path in FOLDER.glob("[!_]*.py") if imports.constant(path, "PRUNE", None))
 
 
 def load(name: str) -> ModuleType:
-    """The criterion called `name`, imported alone so that a rule can declare it alone."""
+    """Import the criterion called `name` alone, so that a rule can declare it alone."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def modules(name: str, settings: Mapping) -> list[str]:
-    """The modules that a score loads by name: its own, and those of a hybrid's members."""
-    return [f"{__name__}.{score}" for score in (name, *settings.get("members", {}))]
+    """The modules that a score loads by name, as rules declare them: its own, and those of a hybrid's members."""
+    return [f"scores.{score}" for score in (name, *settings.get("members", {}))]

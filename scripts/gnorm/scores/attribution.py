@@ -1,7 +1,7 @@
 """Attribution: integrated gradients over a layer's attention matrices (the paper's Eq. 5-7, Hao et al. 2020).
 
 Attr = A * (1/m) sum_k dF/dA at (k/m) A, where all heads of the layer are scaled together and F is one number a
-sentence; a head's score is the mean over sentences of the largest entry of Attr. Layers that share a slot are
+sentence. A head's score is the mean over sentences of the largest entry of Attr. Layers that share a slot are
 scaled one at a time, and the slot gets their mean.
 
 A head's output A V is linear in A, so the layer is run with (k/m) A by scaling its heads' outputs by k/m; the
@@ -35,8 +35,8 @@ def score(
     objective: str = "label_probability",
 ) -> torch.Tensor:
     checks, mean = Checks(model, heads), objectives.Mean()
-    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, steps, objective, checks)):
-        mean.add(objectives.weights(batch, objective).to(model.device), found)
+    for batch, largest in each(batches, lambda batch: of_rows(model, heads, batch, steps, objective, checks)):
+        mean.add(objectives.weights(batch, objective).to(model.device), largest)
     checks.look()
     return finite(heads.to_slots(mean.value()), "attribution", heads)
 
@@ -46,7 +46,7 @@ def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objectiv
     batch = batch.to(model.device)
     real = batch.mask.bool()
     square = real[:, None, :, None] & real[:, None, None, :]
-    if heads.causal:  # nobody attends to a later token
+    if heads.causal:  # no token attends to a later one
         square = square & torch.ones(2 * real.shape[1:], dtype=torch.bool, device=model.device).tril()
     largest = torch.zeros(len(batch.labels), heads.layers, heads.heads, dtype=torch.float64, device=model.device)
     for row, still in enumerate(heads.kept(model)):
@@ -71,24 +71,24 @@ def scaled(
     objective: str,
     checks: Checks | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A of the block `row` when it runs for the `run`-th time, and dF/dA with A scaled to `share` of it."""
+    """Compute A of the block `row` in its `run`-th run, and dF/dA with A scaled to `share` of it."""
     block = heads.blocks[row]
-    found: list[torch.Tensor] = []
+    matrices: list[torch.Tensor] = []
 
     def only(hook):
-        """`hook` in the wanted run alone."""
+        """Call `hook` in the wanted run only."""
         runs = count()
         return lambda *arguments: hook(*arguments) if next(runs) == run else None
 
     def start(_module, _args, output):
-        if not output.requires_grad:  # weights are frozen; the layers below are left out of the graph
+        if not output.requires_grad:  # weights are frozen, so the layers below stay out of the graph
             output.requires_grad_()
 
     query, output, attention = (model.get_submodule(name) for name in (block.query, block.output, block.attention))
     handles = [
         query.register_forward_hook(only(start)),
         output.register_forward_pre_hook(only(lambda _module, args: (args[0] * share, *args[1:]))),
-        attention.register_forward_hook(only(lambda _module, _args, made: found.append(attention_weights(made)))),
+        attention.register_forward_hook(only(lambda _module, _args, given: matrices.append(attention_weights(given)))),
     ]
     try:
         with torch.enable_grad(), eager(model):
@@ -96,8 +96,8 @@ def scaled(
             with collected(checks, model, heads) as own:
                 own.logits(batch, logits)
             value = objectives.of_rows(logits, batch, objective).sum()
-            (gradient,) = torch.autograd.grad(value, found)
+            (gradient,) = torch.autograd.grad(value, matrices)
     finally:
         for handle in handles:
             handle.remove()
-    return found[0].detach(), gradient / share
+    return matrices[0].detach(), gradient / share

@@ -4,9 +4,9 @@ Eq. 3 and 18-20 of the paper: summed over the columns of each row of the attenti
 matrix, averaged over query positions, then over sentences. Three variants:
 A = -sum a log a, B = -sum a log(a + eps), C = -sum (a + eps) log(a + eps).
 
-The columns of a row are those it may attend to: padding is none of them, and neither is, in a causal
-model, a later token. (Counting later tokens would add the same -eps log eps to C of every head and make A,
-computed as written, NaN in all of them.) A slot of several query heads has the mean of their entropies.
+The columns of a row are the tokens it may attend to: not padding, and in a causal model not later tokens.
+(Counting later tokens would add the same -eps log eps to C of every head and make A, computed as written,
+NaN in all heads.) A slot of several query heads has the mean of their entropies.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from gnorm.engine.finite import Checks, collected
 from gnorm.engine.objectives import Mean
 from gnorm.errors import UserError
 from gnorm.files import load_tensors
+from gnorm.logs import progress
 from gnorm.models.heads import HeadMap
 from gnorm.models.slots import eager, places_of
 
-PRUNE = "highest"  # a head that attends evenly everywhere tells the least
+PRUNE = "highest"  # a head that attends evenly to all tokens is least informative
 PASSES = ("1", "0")
 ATTENTION = "forward"
 ROWS = "entropy"
@@ -46,9 +47,9 @@ class RowEntropies:
 def of_rows(
     model: nn.Module, heads: HeadMap, batch: Batch, epsilon: float, checks: Checks | None = None
 ) -> RowEntropies:
-    """Entropies of each row alone: padding neither attends nor is attended to.
+    """Entropies of each row by itself: padding neither attends nor is attended to.
 
-    Each layer's attention is reduced as soon as it exists and then dropped. Whether all are finite is left to `checks`.
+    Each layer's attention is reduced as soon as it exists and then dropped. `checks` see whether all are finite.
     """
     batch = batch.to(model.device)
     shape = (len(batch.labels), heads.layers, heads.heads)
@@ -63,7 +64,7 @@ def of_rows(
     handles = []
 
     def in_slots(of_heads: torch.Tensor) -> torch.Tensor:
-        """Attention heads as slots x the query heads of each."""
+        """Split the dimension of attention heads into slots x query heads."""
         return of_heads.unflatten(1, (of_heads.shape[1] // heads.queries, heads.queries))
 
     for row, block in enumerate(heads.blocks):
@@ -96,8 +97,8 @@ def of_rows(
         for handle in handles:
             handle.remove()
     with collected(checks, model, heads) as own:
-        for found in values.values():
-            own.slots(found, "the attention entropy", batch.rows)
+        for entropies in values.values():
+            own.slots(entropies, "the attention entropy", batch.rows)
     return RowEntropies(values, nan, inf, logits)
 
 
@@ -110,18 +111,47 @@ def score(
     seen: Callable[[Batch, torch.Tensor], None] | None = None,
 ) -> torch.Tensor:
     checks, mean = Checks(model, heads), Mean()
-    for batch, found in each(batches, lambda batch: of_rows(model, heads, batch, epsilon, checks)):
-        mean.add(batch.weights.to(model.device), found.values[variant])
+    for batch, entropies in each(batches, lambda batch: of_rows(model, heads, batch, epsilon, checks)):
+        mean.add(batch.weights.to(model.device), entropies.values[variant])
         if seen:
-            seen(batch, found.logits)
+            seen(batch, entropies.logits)
     checks.look()
     return heads.to_slots(mean.value())
+
+
+def shard(
+    model: nn.Module, heads: HeadMap, batches: list[Batch], epsilon: float, variant: str
+) -> dict[str, torch.Tensor | dict[str, torch.Tensor]]:
+    """Make the content of a shard: entropies by row, sums of each variant, and the number of rows not finite in A."""
+    shape, checks = (heads.layers, heads.heads), Checks(model, heads)
+    on_device = {"device": model.device}
+    sums = {v: torch.zeros(shape, dtype=torch.float64, **on_device) for v in VARIANTS}
+    nan, inf = torch.zeros(shape, dtype=torch.int64, **on_device), torch.zeros(shape, dtype=torch.int64, **on_device)
+    work = each(batches, lambda batch: of_rows(model, heads, batch, epsilon, checks))
+    order, parts = [], []
+    for batch, entropies in progress(work, "batch", len(batches)):
+        order += batch.positions.tolist()
+        parts.append(entropies.values[variant])
+        for v in VARIANTS:
+            sums[v] += entropies.values[v].sum(0)
+        nan += (entropies.nan > 0).sum(0)
+        inf += (entropies.inf > 0).sum(0)
+    checks.look()
+    ranked = torch.zeros(len(order), *shape, dtype=torch.float64)
+    ranked[order] = torch.cat(parts).cpu()
+    return {
+        "mean": ranked.mean(0),
+        "ranked": ranked,
+        "sums": {v: total.cpu() for v, total in sums.items()},
+        "nan_rows": nan.cpu(),
+        "inf_rows": inf.cpu(),
+    }
 
 
 def from_shards(
     heads: HeadMap, paths: Sequence[str | Path], weights: Sequence[int], model: str | None = None
 ) -> torch.Tensor:
-    """The score from shard files; `weights` says how often each row of all shards counts."""
+    """Compute the score from shard files; `weights` says how often each row of all shards counts."""
     total, rows = torch.zeros(heads.layers, heads.heads, dtype=torch.float64), 0
     for shard in read_shards(paths, model):
         if shard["ranked"].shape[1:] != total.shape:
@@ -137,9 +167,9 @@ def from_shards(
 
 
 def read_shards(paths: Sequence[str | Path], model: str | None = None) -> Iterator[dict]:
-    """Shard after shard, in the order of their rows, one in memory at a time.
+    """Read shards in the order of their rows, one in memory at a time.
 
-    The first thing that is wrong with one is said with its name. `model` is the checkpoint that all must be of.
+    The error names the shard and its first defect. `model` is the checkpoint that all shards must be of.
     """
     following, like = 0, None
     for path in paths:
@@ -158,7 +188,7 @@ KEYS = "first last count mean rows variant epsilon ranked sums nan_rows inf_rows
 
 
 def _wrong(shard: object) -> str:
-    """What is wrong with a shard by itself."""
+    """Describe the first defect of a shard by itself; empty if there is none."""
     if not isinstance(shard, dict) or (missing := [key for key in KEYS if key not in shard]):
         return f"it has no {missing[0]!r}" if isinstance(shard, dict) else "it is not a shard of entropies"
     count, rows = shard["last"] - shard["first"] + 1, len(shard["rows"])
@@ -169,8 +199,8 @@ def _wrong(shard: object) -> str:
     for name, part in parts.items():
         shape = (count, *layers_heads) if name == "ranked" else layers_heads
         if part is None or len(layers_heads) != 2 or tuple(part.shape) != shape:
-            found = None if part is None else tuple(part.shape)
-            return f"its {name} has the shape {found}, not {shape}"
+            actual = None if part is None else tuple(part.shape)
+            return f"its {name} has the shape {actual}, not {shape}"
         if not part.isfinite().all():
             *row, layer, head = (~part.isfinite()).nonzero()[0].tolist()
             of = f", row {shard['rows'][row[0]]}" if row else ""
@@ -181,7 +211,7 @@ def _wrong(shard: object) -> str:
 
 
 def _unlike(shard: dict, like: dict | None) -> str:
-    """How it differs from the shards before it."""
+    """Describe how a shard differs from those before it; empty if it does not."""
     if like is None:
         return ""
     if shard["mean"].shape != like["shape"]:

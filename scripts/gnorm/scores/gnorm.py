@@ -3,15 +3,15 @@
 Eq. 9-17 of the paper: for each sentence the l2 norm of the gradient of ||F(X)|| with
 respect to the head's rows of W_Q, W_K and W_V, averaged over sentences, multiplied.
 
-No weight gradient is asked of autograd. For a sentence with projection inputs X (T x d) and
+Autograd computes no weight gradient. For a sentence with projection inputs X (T x d) and
 output gradients G_h (T x w) the block's gradient is G_h^T X, whose squared norm is
-sum(G_h * (X X^T G_h)); the form with fewer products is taken. One forward and one backward of the sum of all sentences'
+sum(G_h * (X X^T G_h)); the form with fewer products is used. One forward and one backward of the sum of all sentences'
 objectives gives every sentence's G, because sentences do not interact.
 
 A slot that is a group of query heads has all their rows of W_Q and the group's own of W_K and W_V; a query
 head pruned by itself has its own rows of W_Q and its group's of W_K and W_V.
 
-The authors' notebooks instead take one gradient a batch, of the norm of all its logits, and
+The authors' notebooks instead take one gradient per batch, of the norm of all its logits, and
 divide the summed norms by the number of rows: `granularity: batch` does that.
 """
 
@@ -52,10 +52,10 @@ def batches(
     batch_rows: int = 32,
     **_others,
 ) -> list[Batch]:
-    """For `granularity: batch`: in dataset order, `batch_rows` each, whatever the token budget."""
+    """Make the batches of `granularity: batch`: in dataset order, `batch_rows` each, whatever the token budget."""
     counted = [i for i, weight in enumerate(weights) for _ in range(weight)]
-    made = in_order(tokenizer, [rows[i] for i in counted], batch_rows, "calibration rows")
-    return [replace(batch, positions=torch.tensor(counted)[batch.positions]) for batch in made]
+    ordered = in_order(tokenizer, [rows[i] for i in counted], batch_rows, "calibration rows")
+    return [replace(batch, positions=torch.tensor(counted)[batch.positions]) for batch in ordered]
 
 
 def score(
@@ -74,7 +74,7 @@ def score(
         try:
             return squared_block_norms(model, heads, batch, objective, granularity, precision, checks)
         except (RuntimeError, MemoryError) as error:
-            # Its batches are part of the definition, and are never cut.
+            # These batches are part of the definition, so they are never cut.
             if granularity == "batch" and out_of_memory(error) and not kernels_broke(error):
                 size = len(batch.labels)
                 message = f"{size} rows do not fit into memory: lower scores.gnorm.batch_rows, or granularity: sentence"
@@ -97,7 +97,7 @@ def score(
 def reading(
     objective: str = "logit_norm", granularity: str = "sentence", precision: str = "float32", **_others
 ) -> Reading | None:
-    """For a pass shared with other criteria; one gradient a batch cannot be shared."""
+    """The reading of a shared pass; None with one gradient per batch, which cannot be shared."""
     if granularity == "batch":
         return None
     return Reading((block_norms,), torch.sqrt, lambda norms: norms.prod(0), objective, precision)
@@ -119,15 +119,15 @@ def squared_block_norms(
     whole = granularity == "batch"
     norms = partial(block_norms, whole=True) if whole else block_norms
     differentiated = partial(objectives.of_batch, objective=objective) if whole else objective
-    found, logits = backward(model, heads, batch, (norms,), differentiated, precision, checks)
-    return found[norms], logits
+    signals, logits = backward(model, heads, batch, (norms,), differentiated, precision, checks)
+    return signals[norms], logits
 
 
 @contextmanager
 def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = False) -> Iterator[torch.Tensor]:
     """Squared norms of the gradients of Q, K and V, rows x 3 x slots; a signal (see `gnorm.engine.passes`).
 
-    A block's norms are taken during the backward pass, as soon as its last gradient is there; only tied layers
+    A block's norms are computed during the backward pass, as soon as its last gradient arrives; only tied layers
     wait for each other.
     """
     kept = heads.kept(model)
@@ -139,20 +139,20 @@ def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = Fa
     gradients: dict[int, dict[tuple[int, int], torch.Tensor]] = defaultdict(dict)  # (part, run) of each block
 
     def reduce(row: int) -> None:
-        runs, found = inputs.pop(row), gradients.pop(row)
-        # Layers that share a block add up before the norm: stacked along T they are one problem.
+        runs, of_parts = inputs.pop(row), gradients.pop(row)
+        # Gradients of layers that share a block add up before the norm: stacked along T they are one problem.
         x = torch.cat([run * real for run in runs], dim=1) if len(runs) > 1 else runs[0] * real
-        parts = [[found[part, run] for run in range(len(runs))] for part in range(3)]
+        parts = [[of_parts[part, run] for run in range(len(runs))] for part in range(3)]
         g = [torch.cat(of_runs, dim=1) if len(runs) > 1 else of_runs[0] for of_runs in parts]
         if whole:
             x, g = x.flatten(0, 1).unsqueeze(0), [part.flatten(0, 1).unsqueeze(0) for part in g]
-        for part, found in enumerate(squared_norms(x, g, widths)):
+        for part, norms in enumerate(squared_norms(x, g, widths)):
             shared = part > 0 and heads.share > 1
-            of_slots = found[:, on_device(heads.sharing(kept[row])[1], model.device)] if shared else found
+            of_slots = norms[:, on_device(heads.sharing(kept[row])[1], model.device)] if shared else norms
             squared[:, part, row, columns[row]] = of_slots / SCALE**2
 
     def watch(row: int, parts: tuple[int, ...]):
-        """Of a projection that gives these of Q, K and V."""
+        """Make the hook of a projection that gives `parts` of Q, K and V."""
         runs = count()
         sizes = [heads.sizes(kept[row])[part] for part in parts]
 
@@ -187,8 +187,8 @@ def block_norms(model: nn.Module, heads: HeadMap, batch: Batch, whole: bool = Fa
 def squared_norms(x: torch.Tensor, g: Sequence[torch.Tensor], widths: Sequence[int]) -> list[torch.Tensor]:
     """||g_h^T x||^2 of each part: sentences x heads; x is B x T x d, each part of g is B x T x (H*width).
 
-    A head's terms at one token, or of one row of its block, are added up in their own precision, what comes of
-    that in float64: of float64, GPUs made for other things do a 32nd or a 64th of what they do of float32.
+    A head's terms at one token, or of one row of its block, are added up in their own precision, and these sums in
+    float64: many GPUs compute in float64 at a 32nd or a 64th of their speed in float32.
     """
     rows, length, size = x.shape
     columns = sum(part.shape[-1] for part in g)

@@ -2,7 +2,7 @@
 
 Norms are taken sentence by sentence as in Gnorm, by default of the task loss. The block of O is columns of the
 output projection: with inputs Z_h (T x w) and output gradients G (T x d) its gradient is G^T Z_h, the form of
-the other three with the parts exchanged.
+the other three with inputs and gradients exchanged.
 """
 
 from __future__ import annotations

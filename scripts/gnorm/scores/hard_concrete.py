@@ -1,10 +1,10 @@
-"""Hard concrete: how far open a head's gate stays when gates are trained with a price on open ones (Voita et al. 2019).
+"""Hard concrete: how far a head's gate stays open when training puts a price on open gates (Voita et al. 2019).
 
 The weights stay frozen; each slot has a gate with one trained number, log alpha. A gate is drawn from the hard
-concrete distribution (Louizos et al. 2018), which is exactly 0 and exactly 1 with a probability each. What Adam lowers
-is the mean loss of the rows plus `penalty` times the expected share of gates that are not 0. A step is one pass of all
-rows through one draw of the gates, so how rows are cut into batches changes nothing. The score is log alpha: slots
-whose gate is exactly 0 after training (`trained`) have the lowest.
+concrete distribution (Louizos et al. 2018), which can be exactly 0 and exactly 1. Adam lowers the mean loss of the
+rows plus `penalty` times the expected share of gates that are not 0. A step is one pass of all rows through one draw
+of the gates, so the way rows are cut into batches changes nothing. The score is log alpha: slots whose gate is exactly
+0 after training (`trained`) have the lowest scores.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ def score(
             adam.step()
             if step in (0, steps - 1):
                 log.info("hard_concrete: step %d, loss %.4f, %.1f%% of gates open", step + 1, loss, 100 * share.item())
-    found = torch.where(kept, log_alpha.detach(), 0.0)
-    off = (trained(found)[kept] == 0).sum().item()
+    scores = torch.where(kept, log_alpha.detach(), 0.0)
+    off = (trained(scores)[kept] == 0).sum().item()
     log.info("hard_concrete: %d of %d gates are closed after %d steps", off, int(kept.sum()), steps)
-    return finite(found, "hard_concrete", heads)
+    return finite(scores, "hard_concrete", heads)
 
 
 def sample(log_alpha: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """Gates drawn with numbers from 0 to 1."""
+    """Draw gates, given uniform random numbers from 0 to 1."""
     uniform = uniform.clamp(1e-9, 1 - 1e-9)
     soft = torch.sigmoid((uniform.log() - (1 - uniform).log() + log_alpha) / BETA)
     return (soft * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
 
 
 def open_probability(log_alpha: torch.Tensor) -> torch.Tensor:
-    """How likely a gate is not 0: of one gate the expected L0 norm."""
+    """The probability that a gate is not 0, which is its expected L0 norm."""
     return torch.sigmoid(log_alpha - BETA * math.log(-GAMMA / ZETA))
 
 
@@ -82,12 +82,12 @@ def trained(log_alpha: torch.Tensor) -> torch.Tensor:
 
 
 def mean_loss(model: nn.Module, heads: SlotMap, batches: list[Batch], gates: Gates) -> tuple[float, torch.Tensor]:
-    """The mean loss of the rows with these gates, and its gradient with respect to them."""
+    """Compute the mean loss of the rows with these gates, and its gradient with respect to them."""
 
     checks, mean = Checks(model, heads), objectives.Mean()
 
     def work(batch: Batch) -> torch.Tensor:
-        """The loss, and its slope in every gate."""
+        """Compute the loss, and its slope in every gate."""
         weights = objectives.weights(batch, "task_loss").to(model.device)
         batch = batch.to(model.device)
         logits = model(**batch.inputs).logits
@@ -97,9 +97,9 @@ def mean_loss(model: nn.Module, heads: SlotMap, batches: list[Batch], gates: Gat
         (slope,) = torch.autograd.grad(total, gates.values)
         return torch.cat([total.detach().double().view(1), slope.flatten()])
 
-    for batch, found in each(batches, work):
+    for batch, loss_and_slope in each(batches, work):
         weights = objectives.weights(batch, "task_loss").to(model.device)
-        mean.add(weights.new_ones(1), found.unsqueeze(0), weights.sum())
+        mean.add(weights.new_ones(1), loss_and_slope.unsqueeze(0), weights.sum())
     checks.look()
     loss, *slope = mean.value().split([1, gates.values.numel()])
     return loss.item(), slope[0].view(heads.shape)

@@ -1,11 +1,11 @@
 """Hybrid: a weighted sum, or a product, of the ranks that other criteria give the heads.
 
 The lowest score has rank 1; equal scores share the mean of their ranks. `combine: sum` adds weight * rank,
-`combine: product` multiplies rank ** weight. A negative weight turns a criterion around, as for entropy, where
+`combine: product` multiplies rank ** weight. A negative weight reverses a criterion, as for entropy, where
 high means unimportant. Criteria that can share a pass do.
 
-All members read the same rows, those the hybrid is given. So `entropy` in a hybrid is that of the calibration rows,
-also where a suite gives the criterion `entropy` rows of its own.
+All members read the rows that the hybrid is given. So `entropy` in a hybrid is that of the calibration rows,
+even where a suite gives the criterion `entropy` rows of its own.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def score(
     seen: Seen | None = None,
     taken: Mapping[str, tuple[dict, torch.Tensor]] | None = None,
 ) -> torch.Tensor:
-    """`of` has the weight of each criterion, `members` the settings of each.
+    """Combine the ranks of the criteria; `of` has the weight of each, `members` the settings of each.
 
-    `taken` has scores of this model on these rows, with their settings: members with the same are not scored again.
+    `taken` has scores of this model on these rows, with their settings: members with equal settings reuse them.
     """
     wanted = {name: (members or {}).get(name, {}) for name in of}
-    found = {name: score for name, (settings, score) in (taken or {}).items() if wanted.get(name) == settings}
-    untaken = {name: settings for name, settings in wanted.items() if name not in found}
-    found |= of_all(model, heads, batches, untaken, seed, seen)
+    scored = {name: score for name, (settings, score) in (taken or {}).items() if wanted.get(name) == settings}
+    untaken = {name: settings for name, settings in wanted.items() if name not in scored}
+    scored |= of_all(model, heads, batches, untaken, seed, seen)
     kept = heads.kept(model)
     result = torch.zeros(heads.shape, dtype=torch.float64)
     result[kept] = 0.0 if combine == "sum" else 1.0
     for name in of:
-        ranks = rank(found[name][kept])
+        ranks = rank(scored[name][kept])
         if combine == "sum":
             result[kept] += of[name] * ranks
         else:
@@ -56,7 +56,7 @@ def score(
 
 
 def rank(values: torch.Tensor) -> torch.Tensor:
-    """1 for the lowest; equal values share the mean of their ranks."""
+    """Rank values, 1 for the lowest; equal values share the mean of their ranks."""
     _, place, equal = values.unique(return_inverse=True, return_counts=True)
     below = equal.cumsum(0) - equal
     return (below + (equal.double() + 1) / 2)[place]

@@ -1,6 +1,6 @@
-"""Leave one out: by how much the mean loss rises when the head's gate is 0.
+"""Leave one out: the rise of the mean loss when the head's gate is 0.
 
-A head that does harm has a negative score.
+A harmful head has a negative score.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNITS = ("heads", "neurons")
 
 
 def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tensor:
-    # From the top down: the layers below the gated one are always those of the ungated model.
+    # From the top down, so that the layers below the gated one are always those of the ungated model.
     slots = slots_left(model, heads)[::-1]
     result = torch.zeros(heads.shape, dtype=torch.float64)
     if not slots:
@@ -35,8 +35,8 @@ def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tenso
         whole = ablation.losses([])
         return torch.stack([ablation.losses([slot]) - whole for slot in slots], dim=1)
 
-    for batch, found in each(batches, rises):
-        mean.add(objectives.weights(batch, "task_loss").to(model.device), found)
+    for batch, row_rises in each(batches, rises):
+        mean.add(objectives.weights(batch, "task_loss").to(model.device), row_rises)
     checks.look()
     for slot, value in zip(slots, mean.value(), strict=True):
         result[slot] = value

@@ -1,7 +1,7 @@
 """Magnitude: the l2 norms of a head's blocks of W_Q, W_K, W_V and W_O, summed. No data is needed.
 
-Of neurons, those of their rows of the projections up and their columns of the one down. Biases are left out, as in
-Gnorm.
+For a neuron the blocks are its rows of the projections up and its column of the projection down. Biases are left out,
+as in Gnorm.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Shapley values of the heads, in loss: what a head adds to those already there, over all orders of adding them.
+"""Shapley values of the heads, in loss: the mean change when a head is added, over all orders of adding heads.
 
 Estimated from `permutations` random orders: heads are switched off one after the other, and a head's value is the
-mean rise of the loss when its turn comes. The values of all heads add up to the loss without heads less that of
-the model. The standard error is that of the mean over orders, on the rows given.
+mean rise of the loss at its turn. The values of all heads add up to the loss without heads minus the loss of
+the model. The standard error is that of the mean over orders, on the given rows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def score(
     seed: int = 0,
     errors: dict[str, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    found = samples(model, heads, batches, permutations, seed)
-    error = found.std(0) / permutations**0.5
+    rises = samples(model, heads, batches, permutations, seed)
+    error = rises.std(0) / permutations**0.5
     kept = heads.kept(model)
     if kept.any():
         log.info(
@@ -41,11 +41,11 @@ def score(
             permutations,
             error[kept].median().item(),
             error[kept].max().item(),
-            found.mean(0)[kept].std(unbiased=False).item(),
+            rises.mean(0)[kept].std(unbiased=False).item(),
         )
     if errors is not None:
         errors["shapley"] = error
-    return finite(found.mean(0), "shapley", heads)
+    return finite(rises.mean(0), "shapley", heads)
 
 
 def samples(model: nn.Module, heads: SlotMap, batches: list[Batch], permutations: int, seed: int) -> torch.Tensor:
@@ -68,8 +68,8 @@ def samples(model: nn.Module, heads: SlotMap, batches: list[Batch], permutations
     result = torch.zeros(permutations, *heads.shape, dtype=torch.float64)
     if not slots:
         return result
-    for batch, found in each(batches, rises):
-        mean.add(objectives.weights(batch, "task_loss").to(model.device), found)
+    for batch, row_rises in each(batches, rises):
+        mean.add(objectives.weights(batch, "task_loss").to(model.device), row_rises)
     checks.look()
     values = mean.value()
     for i, drawn in enumerate(orders):

@@ -1,8 +1,8 @@
 """Taylor: the mean over sentences of |A . dL/dA|, on the attention matrix A (the paper's Eq. 8).
 
-A head's output A V is linear in A, so the inner product A . dL/dA is d loss / d gate: as the equation stands,
-this is the mask gradient without normalisation, from the attention matrix. `absolute: entries` takes the absolute
-value before the sum, so that entries of opposite effect do not cancel out.
+A head's output A V is linear in A, so the inner product A . dL/dA is d loss / d gate. As the equation stands,
+it is the mask gradient without normalization, computed from the attention matrix. `absolute: entries` takes the
+absolute value before the sum, so that entries of opposite effect do not cancel out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several criteria at once: those that can share a pass do, and hybrids run last."""
+"""Several criteria at once: they share passes where they can, and hybrids run last."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def of_all(
     errors: dict[str, torch.Tensor] | None = None,
     taken: Mapping[str, tuple[dict, torch.Tensor]] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The scores of several criteria, by their settings; those that can share a pass do.
+    """Compute the scores of several criteria with their settings; criteria that can share a pass do.
 
-    A criterion made of others comes last, and is given theirs, and what was `taken` before of this model on these rows,
-    with its settings.
+    A criterion made of others runs last. It gets their scores, and the scores that were `taken` before of this model on
+    these rows, with their settings.
     """
     criteria = {name: scores.load(name) for name in wanted}
-    readings = {name: found for name, c in criteria.items() if (found := _reading(c, wanted[name]))}
-    found = read(model, heads, batches, readings, seen)
+    readings = {name: reading for name, c in criteria.items() if (reading := _reading(c, wanted[name]))}
+    scored = read(model, heads, batches, readings, seen)
     offered = {"seed": seed, "seen": seen, "errors": errors}
     for name in sorted(wanted, key=lambda name: scores.describe(name).takes("taken")):
         if name not in readings:
-            offered["taken"] = {**(taken or {}), **{other: (wanted[other], score) for other, score in found.items()}}
+            offered["taken"] = {**(taken or {}), **{other: (wanted[other], score) for other, score in scored.items()}}
             own = {key: value for key, value in offered.items() if scores.describe(name).takes(key)}
-            found[name] = criteria[name].score(model, heads, batches, **{**own, **wanted[name]})
-    return {name: found[name] for name in wanted}
+            scored[name] = criteria[name].score(model, heads, batches, **{**own, **wanted[name]})
+    return {name: scored[name] for name in wanted}
 
 
 def cost_of_all(model: nn.Module, heads: SlotMap, wanted: Mapping[str, dict]) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -13,58 +12,37 @@ from typing import Any
 import jsonschema
 import yaml
 
-from gnorm import scores
-from gnorm.errors import UserError
+from gnorm import families, imports, layout, scores
+from gnorm.data import origins
+from gnorm.errors import UserError, unknown
 from gnorm.published import interchange
 from gnorm.scores import describe
 
-# Folders that a model, or a random strategy, would share with something else.
-RESERVED_MODELS = (
-    "tables",
-    "logs",
-    "solutions",
-    "state",
-    "benchmarks",
-    "experiments_results",
-    "ae_calculation_results",
-)
-RESERVED_STRATEGIES = ("dataset", "checkpoint", "entropy", "trajectories", "download")
+# Read off its source: importing it would import numpy.
+AT_LEVELS = imports.constant(imports.PACKAGE / "engine/metrics.py", "AT_LEVELS")
 MOST_JOBS = 10_000  # of one kind for one model: Snakemake plans them all
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast
-TRAINED = ("train", "finetune")  # sources of checkpoints that are trained here
-AT_LEVELS = ("tokens_per_second", "lexical_diversity", "repetition")  # metrics that are measured with speed
-DECODERS = ("gpt2", "llama")  # families that are trained as language models
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 def load(config: dict, root: Path) -> dict:
     """The configuration with its suite under `models`, defaults filled in; raises `UserError`."""
     as_given, config = config, check(config, _schema(root, "config"), "config.yaml")
-    if config["suite"] in ("published", "bench"):
+    if config["suite"] in (layout.PUBLISHED, layout.BENCH):
         raise UserError(f"config.yaml: suite: {config['suite']!r} names a folder of its own; rename the suite's file")
     available = sorted(p.stem for p in (root / "suites").glob("*.yaml"))
     if config["suite"] not in available:
-        raise UserError(f"config.yaml: suite: there is no {_unknown(config['suite'], available, 'suite')}")
+        raise UserError(f"config.yaml: suite: there is no {unknown(config['suite'], available, 'suite')}")
     if not re.fullmatch(r"[A-Za-z0-9_-]+", config["suite"]):
         raise UserError(f"config.yaml: suite: {config['suite']!r} must have letters, digits, _ and - only")
     name = f"suites/{config['suite']}.yaml"
     read = _read(root / name)
     suite = check(read, _schema(root, "suite"), name)
     _check_names(suite["models"], name)
-    _check_packages(suite["models"], name)
-    corpora = _modules(root, "data/corpora")
+    origins.check_together(suite["models"], name)
     for model, entry in suite["models"].items():
-        dataset = entry["dataset"]
-        if dataset["source"] == "generated" and dataset["corpus"] not in corpora:
-            where = f"{name}: models.{model}.dataset.corpus"
-            raise UserError(f"{where}: there is no {_unknown(dataset['corpus'], corpora, 'corpus')}")
-        _check_task(entry, root, f"{name}: models.{model}")
-        if entry["checkpoint"]["source"] in TRAINED:
-            _check_training(entry, f"{name}: models.{model}")
-        if dataset.get("neutral") and len(dataset["classes"]) != 2:
-            where = f"{name}: models.{model}.dataset.classes"
-            raise UserError(f"{where}: `neutral` tells two classes apart, got {dataset['classes']!r}")
-        _check_paths(entry, f"{name}: models.{model}")
+        _check_labels(entry["dataset"], entry["task"], f"{name}: models.{model}.dataset")
+        origins.check(entry, f"{name}: models.{model}")
     homes = dict.fromkeys(config["strategies"], "config.yaml") | dict.fromkeys(suite["strategies"], name)
     config["strategies"] |= suite.pop("strategies")
     _hybrid(config["scores"]["hybrid"], config, "config.yaml: scores.hybrid")  # used or not
@@ -98,21 +76,14 @@ def load(config: dict, root: Path) -> dict:
         known = [m for m in _modules(root, package) if "\nNEEDS = " in _source(root, package, m)]
         for wanted in names:
             if (wanted.lower() if package == "figures" else wanted) not in known:
-                raise UserError(f"config.yaml: {key}: there is no {_unknown(wanted, known, package[:-1])}")
+                raise UserError(f"config.yaml: {key}: there is no {unknown(wanted, known, package[:-1])}")
     return config | {"models": suite.pop("models"), "jobs": suite}
 
 
-def _check_paths(entry: dict, where: str) -> None:
-    """What a model takes from outside is there, and is a file or a model's folder: not half a disk."""
-    checkpoint, dataset = entry["checkpoint"], entry["dataset"]
-    for key, part in (("checkpoint", checkpoint), ("dataset", dataset)):
-        if part["source"] in ("local", "file") and (not part["path"] or not part["path"].isprintable()):
-            raise UserError(f"{where}.{key}.path: {part['path']!r} is no path")
-    if checkpoint["source"] == "local" and not Path(checkpoint["path"], "config.json").is_file():
-        said = "holds no model saved by save_pretrained (config.json is missing)"
-        raise UserError(f"{where}.checkpoint.path: {checkpoint['path']} {said}")
-    if dataset["source"] == "file" and not Path(dataset["path"]).is_file():
-        raise UserError(f"{where}.dataset.path: there is no file {dataset['path']}")
+def models_of(root: Path, suite: str) -> dict:
+    """The models of a suite as its file has them, with the schema's defaults."""
+    name = f"suites/{suite}.yaml"
+    return check(_read(root / name), _schema(root, "suite"), name)["models"]
 
 
 def _check_counts(entry: dict, suite: dict, config: dict, where: str) -> None:
@@ -136,7 +107,7 @@ def _check_names(models: dict, suite: str) -> None:
     Published names join model and row numbers: BERT's rows 20-63 and BERT2's rows 0-63 must differ.
     """
     for name in models:
-        if name.lower() in RESERVED_MODELS:
+        if not layout.is_model_name(name):
             raise UserError(f"{suite}: models.{name}: results have a folder of that name; choose another")
     for short in models:
         for long in models:
@@ -149,77 +120,24 @@ def _check_names(models: dict, suite: str) -> None:
             raise UserError(f"{suite}: models.{name}.title: {other!r} is shown under the same title; choose another")
 
 
-def packages(entry: dict) -> list[dict]:
-    """Of a model's entry what comes from a package: its dataset, its checkpoint or what that starts from."""
-    parts = (entry["dataset"], entry["checkpoint"], entry["checkpoint"].get("from", {}))
-    return [part for part in parts if part.get("source") == "package"]
-
-
-def _check_packages(models: dict, suite: str) -> None:
-    """An archive is fetched once, so all that name it must mean the same file."""
-    known: dict[tuple, str] = {}
-    for model, entry in models.items():
-        for part in packages(entry):
-            named = part["package"], part["version"], part["kind"]
-            if known.setdefault(named, part["sha256"]) != part["sha256"]:
-                raise UserError(f"{suite}: models.{model}: {' '.join(named)} has another sha256 elsewhere in the suite")
-
-
-def _check_task(entry: dict, root: Path, where: str) -> None:
-    """Rows and model are for the same task."""
-    task, dataset, checkpoint = entry["task"], entry["dataset"], entry["checkpoint"]
-    other = "classification" if task == "language_model" else "language_model"
-    if dataset["source"] == "generated":
-        labels = "\nLABELS = ()" not in _source(root, "data/corpora", dataset["corpus"])
-        if labels != (task == "classification"):
-            has = "labels" if labels else "no labels"
-            said = f"{dataset['corpus']!r} has {has}: take another corpus, or set task: {other}"
-            raise UserError(f"{where}.dataset.corpus: {said}")
-    for key in ("label", "classes", "neutral") if dataset["source"] != "generated" else ():
+def _check_labels(dataset: dict, task: str, where: str) -> None:
+    """Whether the keys about labels of a dataset with columns are those that its task needs."""
+    for key in ("label", "classes", "neutral") if "text" in dataset else ():
         if task == "language_model" and dataset.get(key) is not None:
             raise UserError(
-                f"{where}.dataset.{key}: a language model's rows have none; leave it out, or set task: {other}"
+                f"{where}.{key}: a language model's rows have none; leave it out, or set task: classification"
             )
         if task == "classification" and key != "neutral" and key not in dataset:
-            raise UserError(f"{where}.dataset: the key {key!r} is missing; a language model needs none (task: {other})")
-    if checkpoint["source"] == "train" and (checkpoint["family"] in DECODERS) != (task == "language_model"):
-        raise UserError(f"{where}.checkpoint.family: {checkpoint['family']!r} goes with task: {other}")
-    if checkpoint["source"] == "finetune" and task == "language_model":
-        raise UserError(
-            f"{where}.checkpoint.source: 'finetune' goes with task: {other}; take local, hub, package or train"
-        )
-
-
-def _check_training(entry: dict, where: str) -> None:
-    """What is known of a model before it is trained."""
-    checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
-    if entry["dataset"].get("classes") == "model":
-        raise UserError(f"{where}.dataset.classes: `model` goes with a checkpoint that exists; list the label values")
-    if not entry["rows"]["train"]:
-        raise UserError(f"{where}.rows.train: must be above 0 to train the checkpoint")
-    if checkpoint["source"] == "finetune":
-        return  # its architecture is in a file
-    if checkpoint["width"] % checkpoint["heads"]:
-        width, heads = checkpoint["width"], checkpoint["heads"]
-        raise UserError(f"{where}.checkpoint.heads: must divide the width {width}, got {heads}")
-    if checkpoint["family"] == "llama" and checkpoint["width"] // checkpoint["heads"] % 2:
-        said = f"{checkpoint['heads']} heads have {checkpoint['width'] // checkpoint['heads']} columns each"
-        raise UserError(f"{where}.checkpoint.width: {said}, and llama turns them in pairs: take an even number")
-    groups = checkpoint.get("key_heads", checkpoint["heads"])
-    if groups != checkpoint["heads"] and (checkpoint["family"] != "llama" or checkpoint["heads"] % groups):
-        said = f"goes with llama and must divide the {checkpoint['heads']} heads, got {groups}"
-        raise UserError(f"{where}.checkpoint.key_heads: {said}")
-    a_layer = checkpoint["heads"] if checkpoint.get("prune_by") == "query" else groups
-    slots = a_layer * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
-    if levels > slots + 1:
-        raise UserError(f"{where}.random.levels: {slots} prunable heads allow at most {slots + 1}, got {levels}")
+            raise UserError(f"{where}: the key {key!r} is missing; a language model needs none (task: language_model)")
+    if dataset.get("neutral") and len(dataset["classes"]) != 2:
+        raise UserError(f"{where}.classes: `neutral` tells two classes apart, got {dataset['classes']!r}")
 
 
 def _check_room(entry: dict, generation: dict, where: str) -> None:
     """A model that is trained here to write has room for a prompt and what follows."""
     checkpoint, prompt = entry["checkpoint"], generation["prompt_tokens"]
     writes = entry["task"] == "language_model" and {*entry["metrics"]} & {*AT_LEVELS}
-    if writes and checkpoint["source"] == "train" and checkpoint["length"] <= prompt:
+    if writes and checkpoint.get("length", math.inf) <= prompt:  # of others it is known once they are loaded
         raise UserError(
             f"{where}.checkpoint.length: {checkpoint['length']} positions leave none to write in after a prompt of "
             f"generation.prompt_tokens, {prompt}; change either"
@@ -238,9 +156,9 @@ def _check_strategies(config: dict, given: dict, root: Path, homes: dict[str, st
     for name, strategy in config["strategies"].items():
         where = f"{homes[name]}: strategies.{name}"
         if strategy["score"] not in scores.names():
-            raise UserError(f"{where}.score: there is no {_unknown(strategy['score'], scores.names(), 'score')}")
+            raise UserError(f"{where}.score: there is no {unknown(strategy['score'], scores.names(), 'score')}")
         drawn = describe(strategy["score"]).drawn
-        if drawn and name.lower() in RESERVED_STRATEGIES:
+        if drawn and not layout.is_strategy_name(name):
             raise UserError(f"{where}: results have a folder of that name; choose another")
         if drawn != ("trials" in strategy):
             raise UserError(f"{where}: `trials` goes with `score: random`, and `score: random` with `trials`")
@@ -263,7 +181,7 @@ def _check_strategies(config: dict, given: dict, root: Path, homes: dict[str, st
         if not describe(strategy["score"]).drawn and strategy["unit"] == "heads"
     ]
     if wanted not in ranked:
-        raise UserError(f"config.yaml: solutions.strategy: there is no {_unknown(wanted, ranked, 'strategy')}")
+        raise UserError(f"config.yaml: solutions.strategy: there is no {unknown(wanted, ranked, 'strategy')}")
 
 
 def _check_neurons(name: str, strategy: dict, where: str) -> None:
@@ -279,7 +197,7 @@ def _check_neurons(name: str, strategy: dict, where: str) -> None:
 def _check_groups(strategies: dict, entry: dict, where: str) -> None:
     """Groups of neurons fit a model that is trained here; of others it is known once they are loaded."""
     checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
-    if checkpoint["source"] != "train":
+    if "feed_forward" not in checkpoint:
         return
     neurons = checkpoint["feed_forward"]
     for name, strategy in strategies.items():
@@ -290,7 +208,7 @@ def _check_groups(strategies: dict, entry: dict, where: str) -> None:
                 f"{where}.checkpoint.feed_forward: {neurons} neurons are no multiple of neurons.group in config.yaml, "
                 f"{strategy['group']}; change either"
             )
-        slots = neurons // strategy["group"] * (1 if checkpoint["family"] == "albert" else checkpoint["layers"])
+        slots = neurons // strategy["group"] * (1 if families.load(checkpoint["family"]).tied else checkpoint["layers"])
         if "trials" in strategy and levels > slots + 1:
             raise UserError(
                 f"{where}.random.levels: {slots} groups of neurons allow {name} at most {slots + 1}, got {levels}; "
@@ -307,15 +225,15 @@ def _score_settings(plan: dict, config: dict, root: Path, where: str, own_are: s
             raise UserError(f"{own_are}: the score {score} has no settings")
         checked = check(own, schema, own_are)
         own = {key: checked[key] for key in own}
-    found = {**config["scores"].get(score, {}), **own}
+    settings_of_score = {**config["scores"].get(score, {}), **own}
     if not describe(score).made_of_others:
-        return found
-    found = _hybrid(found, config, where)
-    for name, settings in found["members"].items():
+        return settings_of_score
+    settings_of_score = _hybrid(settings_of_score, config, where)
+    for name, settings in settings_of_score["members"].items():
         if describe(name).needs_own_batches(settings):
             with_these = "".join(f" with {key}: {value}" for key, value in describe(name).batched.items())
             raise UserError(f"{where}: of: {name} cannot join a hybrid{with_these}, as it has batches of its own")
-    return found
+    return settings_of_score
 
 
 def _hybrid(settings: dict, config: dict, where: str) -> dict:
@@ -325,7 +243,7 @@ def _hybrid(settings: dict, config: dict, where: str) -> dict:
         if name in scores.names() and name not in others:
             raise UserError(f"{where}: a hybrid of hybrids is not possible; of: takes {', '.join(others)}")
         if name not in others:
-            raise UserError(f"{where}: of: there is no {_unknown(name, others, 'score')}")
+            raise UserError(f"{where}: of: there is no {unknown(name, others, 'score')}")
         if not weight:
             raise UserError(f"{where}: of: {name} has the weight 0; leave it out instead")
     if len(settings["of"]) < 2:
@@ -335,15 +253,15 @@ def _hybrid(settings: dict, config: dict, where: str) -> dict:
 
 def _compared(chosen: dict[str, dict], config: dict, root: Path, home: str) -> dict[str, dict]:
     """The criteria to compare with all their settings; `chosen` has those that the file `home` gives them."""
-    found = {}
+    compared_with = {}
     for name, own in chosen.items():
         if name not in scores.names():
-            raise UserError(f"{home}: compare: there is no {_unknown(name, scores.names(), 'score')}")
+            raise UserError(f"{home}: compare: there is no {unknown(name, scores.names(), 'score')}")
         if describe(name).stored and own:
             raise UserError(f"{home}: compare.{name}: shards hold its values; set scores.{name} in config.yaml")
         where = f"{home}: compare.{name}" if own else f"config.yaml: scores.{name}"
-        found[name] = _score_settings({"score": name, "settings": own}, config, root, where, where)
-    return found
+        compared_with[name] = _score_settings({"score": name, "settings": own}, config, root, where, where)
+    return compared_with
 
 
 def of_attention(config: dict) -> list[str]:
@@ -474,13 +392,13 @@ def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "additionalProperties":
         allowed = sorted(error.schema.get("properties", {}))
         wrong = sorted(set(error.instance) - set(allowed))[0]
-        return f"{where}there is no {_unknown(wrong, allowed, 'key')}"
+        return f"{where}there is no {unknown(wrong, allowed, 'key')}"
     if error.validator == "required":
         missing = next(name for name in rule if name not in error.instance)
         said = error.schema.get("properties", {}).get(missing, {}).get("description")
         return f"{where}the key {missing!r} is missing" + (f" ({said})" if said else "")
     if error.validator == "enum":
-        return f"{where}there is no {_unknown(error.instance, rule, 'value')}"
+        return f"{where}there is no {unknown(error.instance, rule, 'value')}"
     if error.validator == "pattern" and "description" in error.schema:
         return f"{where}must be {error.schema['description']}, got {error.instance!r}"
     if error.validator == "pattern" or error.validator == "propertyNames":
@@ -488,7 +406,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "oneOf":
         words = [v for option in rule for v in option.get("enum", [option["const"]] if "const" in option else [])]
         kinds = [_kind(option) for option in rule if "type" in option]
-        return f"{where}there is no {_unknown(error.instance, words + kinds, 'value')}"
+        return f"{where}there is no {unknown(error.instance, words + kinds, 'value')}"
     said = error.schema.get("description", "")
     types = " or ".join([rule] if isinstance(rule, str) else rule) if error.validator == "type" else ""
     meaning = {
@@ -516,12 +434,6 @@ def _explain_source(error: jsonschema.ValidationError) -> str:
     sources = [option["properties"]["source"]["const"] for option in error.validator_value if "properties" in option]
     given = error.instance.get("source")
     if given not in sources:
-        return f"{key}.source: there is no {_unknown(given, sources, 'source')}"
+        return f"{key}.source: there is no {unknown(given, sources, 'source')}"
     inner = [e for e in error.context if e.schema_path[0] == sources.index(given)]
     return _explain(max(inner, key=jsonschema.exceptions.relevance))
-
-
-def _unknown(given: Any, allowed: list, kind: str) -> str:
-    near = difflib.get_close_matches(str(given), [str(a) for a in allowed], 1, 0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{kind} {given!r}; {hint}allowed: {', '.join(map(str, allowed))}"

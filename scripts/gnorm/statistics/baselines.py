@@ -1,4 +1,4 @@
-"""What accuracy a task gives away without the model: its majority class, and a bag of words."""
+"""The accuracy that a task allows without a model: by its majority class, and by a bag of words."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of logistic regression; cross-
 
 
 def majority(train: Sequence[dict], evaluated: Sequence[dict]) -> float:
-    """Accuracy of the most common class of the training rows; ties go to the lowest."""
+    """Measure the accuracy of the most common class of the training rows; ties go to the lowest."""
     counts = Counter(row["label"] for row in train)
     common = min(counts, key=lambda label: (-counts[label], label))
     return sum(row["label"] == common for row in evaluated) / len(evaluated)
 
 
 def bag_of_words(train: Sequence[dict], evaluated: Sequence[dict], seed: int) -> tuple[float, float]:
-    """Accuracy of logistic regression on TF-IDF of words and pairs of words, and the strength chosen for it.
+    """Measure the accuracy of logistic regression on TF-IDF of words and word pairs, and choose its strength.
 
     The strength is chosen by cross-validation on the training rows; evaluation rows are seen once.
     """
@@ -37,19 +37,19 @@ def bag_of_words(train: Sequence[dict], evaluated: Sequence[dict], seed: int) ->
 
 
 def _strength(texts: np.ndarray, labels: np.ndarray, seed: int) -> float:
-    """The strength with the best accuracy over the folds; ties go to the lowest. 1 where a class has a single row."""
+    """Choose the strength with the best accuracy over the folds; ties go to the lowest; 1 if a class has one row."""
     folds = min(5, *Counter(labels.tolist()).values())
     if folds < 2:
         return 1.0
-    found = np.zeros(len(STRENGTHS))
+    accuracies = np.zeros(len(STRENGTHS))
     for fitted, held_out in StratifiedKFold(folds, shuffle=True, random_state=seed).split(texts, labels):
         counted = _words()
         inside, outside = counted.fit_transform(texts[fitted]), counted.transform(texts[held_out])
-        model = LogisticRegression(max_iter=1000, warm_start=True)  # from one strength to the next: a third of the time
+        model = LogisticRegression(max_iter=1000, warm_start=True)  # each fit starts from the last: a third of the time
         for i, strength in enumerate(STRENGTHS):
             model.set_params(C=strength).fit(inside, labels[fitted])
-            found[i] += model.score(outside, labels[held_out])
-    return STRENGTHS[int(found.argmax())]
+            accuracies[i] += model.score(outside, labels[held_out])
+    return STRENGTHS[int(accuracies.argmax())]
 
 
 def _words() -> TfidfVectorizer:

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 
-from gnorm.errors import UserError
+from gnorm import layout
 from gnorm.files import read_json
-
-# Numbers of a trajectory, and of random trials.
-STEPS = ("step", "heads_left", "accuracy", "correct", "evaluated", "parameters", "seconds")
-TRIALS = ("trial", "heads_pruned", "accuracy")
-
-# Of the tidy table: one row a step of a trajectory, or a level of a random trial.
-COLUMNS = (
-    "model strategy run trial step heads_pruned fraction_pruned layer head score accuracy correct evaluated "
-    "parameters seconds unit"
-).split()
 
 
 class Results:
-    """Reads only what a table or figure says it `NEEDS`: the rule has just those as inputs.
+    """Reads only what a table or figure lists in `NEEDS` or `OPTIONAL`: the rule has just those as inputs.
 
     Curves are those of one `unit`: a pruned head and a pruned group of neurons are not the same thing. `files` are
-    those inputs: of what not every model has, any other file is left over from another configuration.
+    the inputs: an optional file that is not among them is stale, and ignored.
     """
 
     def __init__(
@@ -45,72 +36,82 @@ class Results:
         self.unit = unit
         self.files = files
 
-    def _path(self, need: str, name: str) -> Path:
-        if need not in self.needs:
-            raise KeyError(f"{need!r} is read but not listed in NEEDS")
-        return self.root / name
+    @classmethod
+    def of_module(
+        cls,
+        module: ModuleType,
+        *,
+        root: str | Path,
+        models: dict[str, str],
+        strategies: dict[str, dict],
+        files: Collection[str] | None = None,
+    ) -> Results:
+        """What a table or figure reads."""
+        needs = (*module.NEEDS, *getattr(module, "OPTIONAL", ()))
+        return cls(root, models, strategies, needs, getattr(module, "UNIT", "heads"), files)
 
-    def _if_made(self, path: Path) -> Path | None:
+    def _path(self, template: str, **values: str) -> Path:
+        if not any(template in layout.NEEDS[need] for need in self.needs):
+            raise KeyError(f"{template!r} is read but not listed in NEEDS or OPTIONAL")
+        return layout.within(self.root, template, **values)
+
+    def _if_made(self, template: str, **values: str) -> Path | None:
+        path = self._path(template, **values)
         return path if (path.exists() if self.files is None else str(path) in self.files) else None
 
     def tidy(self) -> pd.DataFrame:
-        table = pd.read_csv(self._path("tidy", "tidy.csv"))
+        table = pd.read_csv(self._path(layout.TIDY))
         return table[table["unit"] == self.unit]
 
     def heads(self, model: str) -> dict:
-        return read_json(self._path("heads", f"{model}/heads.json"))
+        return read_json(self._path(layout.HEADS, model=model))
+
+    def splits(self, model: str) -> dict:
+        return read_json(self._path(layout.SPLITS, model=model))
 
     def baselines(self, model: str) -> dict | None:
-        """Of a model that is trained here."""
-        path = self._if_made(self._path("baselines", f"{model}/baselines.json"))
+        """What needs no model, beside a model that is trained here."""
+        path = self._if_made(layout.BASELINES, model=model)
         return read_json(path) if path else None
 
     def controls(self, model: str) -> dict:
-        return read_json(self._path("controls", f"{model}/controls.json"))
+        return read_json(self._path(layout.CONTROLS, model=model))
 
     def solution(self, model: str) -> dict:
-        return read_json(self._path("solutions", f"solutions/{model}/solution.json"))
+        return read_json(self._path(layout.SOLUTION, model=model))
 
     def mask(self, model: str) -> np.ndarray:
         """1 = kept, slots."""
-        return np.loadtxt(self._path("solutions", f"solutions/{model}/mask.csv"), delimiter=",", ndmin=2, dtype=int)
+        return np.loadtxt(self._path(layout.MASK, model=model), delimiter=",", ndmin=2, dtype=int)
 
     def modules(self, model: str) -> pd.DataFrame:
-        return pd.read_csv(self._path("solutions", f"solutions/{model}/parameters.csv"))
+        return pd.read_csv(self._path(layout.PARAMETERS, model=model))
 
     def gradients(self, model: str) -> dict[str, np.ndarray]:
-        with np.load(self._path("gradients", f"{model}/gradient_change.npz"), allow_pickle=False) as stored:
+        with np.load(self._path(layout.GRADIENT_CHANGE, model=model), allow_pickle=False) as stored:
             return dict(stored)
 
-    def criteria(self, model: str, what: str) -> pd.DataFrame:
-        """`scores`, `curves` or `costs` of the criteria that are compared."""
-        return pd.read_csv(self._path("criteria", f"{model}/criteria/{what}.csv"))
+    def scores(self, model: str) -> pd.DataFrame:
+        """Scores and ranks by the criteria that are compared."""
+        return pd.read_csv(self._path(layout.CRITERIA_SCORES, model=model))
+
+    def score_curves(self, model: str) -> pd.DataFrame:
+        """Accuracies in the orders of these criteria."""
+        return pd.read_csv(self._path(layout.CRITERIA_CURVES, model=model))
+
+    def score_costs(self, model: str) -> pd.DataFrame:
+        """Passes that these criteria take."""
+        return pd.read_csv(self._path(layout.CRITERIA_COSTS, model=model))
 
     def speeds(self, model: str) -> pd.DataFrame | None:
-        """Of a model whose speed is measured."""
-        path = self._if_made(self._path("speeds", f"{model}/speed.csv"))
+        """Speed of a model for which it is measured."""
+        path = self._if_made(layout.SPEED, model=model)
         return pd.read_csv(path) if path else None
 
     def entropy(self, model: str) -> dict | None:
-        """Where anything ranks heads by entropy."""
-        path = self._if_made(self._path("entropy", f"{model}/entropy/diagnostics.json"))
+        """Diagnostics of the entropies, where anything ranks heads by entropy."""
+        path = self._if_made(layout.DIAGNOSTICS, model=model)
         return read_json(path) if path else None
-
-
-def read_table(path: str | Path, numbers: Sequence[str]) -> pd.DataFrame:
-    """A CSV file that must have these columns, with numbers or nothing in them."""
-    try:
-        table = pd.read_csv(path)
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
-    for column in numbers:
-        if column not in table:
-            raise UserError(f"{path} has no column {column!r}; it has {', '.join(map(str, table.columns))}")
-        if not pd.api.types.is_numeric_dtype(table[column]):
-            wrong = pd.to_numeric(table[column], errors="coerce").isna() & table[column].notna()
-            row = int(wrong.idxmax())
-            raise UserError(f"{path}: column {column!r} must hold numbers, row {row} has {table[column][row]!r}")
-    return table
 
 
 def curves(tidy: pd.DataFrame, model: str, strategy: str) -> list[pd.DataFrame]:
@@ -122,14 +123,14 @@ def curves(tidy: pd.DataFrame, model: str, strategy: str) -> list[pd.DataFrame]:
 
 def total_heads(tidy: pd.DataFrame, model: str) -> int:
     """Heads of the unpruned model, tied ones counted in every layer."""
-    some = tidy[(tidy["model"] == model) & (tidy["fraction_pruned"] > 0)]
-    return round((some["heads_pruned"] / some["fraction_pruned"]).iloc[0])
+    first = tidy[tidy["model"] == model].iloc[0]
+    return int(first["heads_pruned"] + first["heads_left"])
 
 
-def over_runs(found: list[pd.DataFrame], by: str, of: str = "accuracy"):
+def over_runs(curves: list[pd.DataFrame], by: str, of: str = "accuracy"):
     """Accuracies, or another metric, of several runs grouped by how much is pruned, as far as every run goes."""
-    joined = pd.concat(found)
-    return joined[joined.groupby(by)[of].transform("size") == len(found)].groupby(by)[of]
+    joined = pd.concat(curves)
+    return joined[joined.groupby(by)[of].transform("size") == len(curves)].groupby(by)[of]
 
 
 def importance(scores: pd.DataFrame) -> pd.DataFrame:

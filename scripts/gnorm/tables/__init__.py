@@ -1,9 +1,9 @@
 """Tables: one module each, found by its file name.
 
-A module has a docstring (its caption in the report), `NEEDS` (what it reads of the
-results, see `gnorm.statistics.results`) and `make(results, settings)`, which returns a data frame.
-`DECIMALS` says how the columns are rounded for reading; the CSV keeps every digit. `UNIT` is what its strategies prune,
-`heads` if it has none.
+A module has a docstring (its caption in the report), `NEEDS` (the results it reads, by the names in
+`gnorm.layout.NEEDS`), `make(results, settings)`, which returns a data frame, and `DECIMALS`, which says how columns are
+rounded for reading; the CSV keeps every digit. It may also have `OPTIONAL`, `UNIT` and `PUBLISHED`, as in
+`gnorm.figures`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def load(name: str) -> ModuleType:
 
 
 def rounded(table: pd.DataFrame, decimals: dict[str, int]) -> pd.DataFrame:
-    """Every cell as text: numbers with their column's decimals, missing ones as a dash."""
+    """Write every cell as text: numbers with their column's decimals, missing ones as a dash."""
 
     def text(value, places):
         if pd.isna(value):
@@ -47,12 +47,12 @@ th {{ text-align: left; border-bottom: 2px solid #555 }} .number {{ text-align: 
 
 
 def marked_up(text: str) -> str:
-    """Text for a page; what stands in backticks is code."""
+    """Escape text for a page; text in backticks becomes code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def html(table: pd.DataFrame, numeric: list[bool], caption: str, title: str) -> str:
-    """A page that the report can show in place."""
+    """Make a page that the report can show in place."""
 
     def row(cells, tag):
         marked = zip(cells, numeric, strict=True)

@@ -10,6 +10,7 @@ from gnorm.statistics.curves import accuracy_at, area
 from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy",)
+PUBLISHED = "areas"
 SHARES = (0.25, 0.5, 0.75)
 DECIMALS: dict[str, int] = {}
 
@@ -26,7 +27,7 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
             if not measured:
                 continue  # not published
             table = pd.DataFrame(measured)
-            point = table.mean() if entry["score"] == "random" else table.iloc[0]
+            point = table.mean() if entry["drawn"] else table.iloc[0]
             row = {"model": title, "strategy": strategy, "curves": len(table)}
             row |= {"area": point["area"], "area mean": table["area"].mean(), "area ±": table["area"].std()}
             for share in SHARES:

@@ -15,19 +15,19 @@ DECIMALS = {"model (%)": 1, "majority class (%)": 1, "bag of words (%)": 1}
 def make(results: Results, settings: dict) -> pd.DataFrame:
     tidy, rows = results.tidy(), []
     for model, title in results.models.items():
-        found = results.baselines(model)
-        if found is None:
+        baselines = results.baselines(model)
+        if baselines is None:
             continue
         reached = curves(tidy, model, settings["strategy"])[0]["accuracy"].iloc[0]
         rows.append(
             {
                 "model": title,
-                "trained on": found["trained"],
-                "evaluated on": found["evaluated"],
-                "majority class (%)": 100 * found["majority"],
-                "bag of words (%)": 100 * found["bag_of_words"],
+                "trained on": baselines["trained"],
+                "evaluated on": baselines["evaluated"],
+                "majority class (%)": 100 * baselines["majority"],
+                "bag of words (%)": 100 * baselines["bag_of_words"],
                 "model (%)": 100 * reached,
-                "beats both": "yes" if reached > max(found["majority"], found["bag_of_words"]) else "no",
+                "beats both": "yes" if reached > max(baselines["majority"], baselines["bag_of_words"]) else "no",
             }
         )
     columns = "model,trained on,evaluated on,majority class (%),bag of words (%),model (%),beats both".split(",")

@@ -17,9 +17,9 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
     rows = []
     wanted = at_steps(name for task in settings["tasks"].values() for name in settings["metrics"][task])
     for model, title in results.models.items():
-        found = results.controls(model)
-        whole = found["nothing"]["parameters"]
-        for removed, measured in found.items():
+        by_control = results.controls(model)
+        whole = by_control["nothing"]["parameters"]
+        for removed, measured in by_control.items():
             rows.append(
                 {
                     "model": title,

@@ -21,17 +21,17 @@ DECIMALS = {"forward": 0, "backward": 0}
 def make(results: Results, settings: dict) -> pd.DataFrame:
     tidy, rows = results.tidy(), []
     for model, title in results.models.items():
-        costs = results.criteria(model, "costs").set_index("criterion")
-        found = results.criteria(model, "curves")
-        scores = results.criteria(model, "scores")
+        costs = results.score_costs(model).set_index("criterion")
+        measured_curves = results.score_curves(model)
+        scores = results.scores(model)
         ranks = importance(scores)
         for name in costs.index:
-            runs = [curve for _, curve in found[found["criterion"] == name].groupby("run")]
+            runs = [curve for _, curve in measured_curves[measured_curves["criterion"] == name].groupby("run")]
             row = {"model": title, "criterion": name, **measured(runs, runs[:1])}
             like = ranks[ranks.columns[0]].corr(ranks[name])
             first = scores[(scores["criterion"] == name) & (scores["run"] == 0)]
             rows.append(row | {"like": like, "noise": noise(first)} | costs.loc[name].to_dict())
-        for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
+        for name in (name for name, entry in results.strategies.items() if entry["drawn"]):
             trials = curves(tidy, model, name)
             rows.append({"model": title, "criterion": name, **measured(trials, trials), "forward": 0, "backward": 0})
     first = f"like {rows[0]['criterion']}"
@@ -40,14 +40,14 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
 
 
 def noise(scored: pd.DataFrame) -> float:
-    """NaN where no standard error is known, or all heads score the same."""
+    """The typical standard error over the spread of scores; NaN without errors or if all heads score the same."""
     spread = scored["score"].std()
     return scored["error"].median() / spread if spread else float("nan")
 
 
-def measured(found: list[pd.DataFrame], shown: list[pd.DataFrame]) -> dict[str, float]:
-    """Area and accuracy with half of the heads pruned: the mean of the curves `shown`, the spread of all."""
-    areas = [area(curve["fraction_pruned"].tolist(), curve["accuracy"].tolist()) for curve in found]
+def measured(runs: list[pd.DataFrame], shown: list[pd.DataFrame]) -> dict[str, float]:
+    """Average area and accuracy at half of the heads over the curves `shown`; the spread is over all `runs`."""
+    areas = [area(curve["fraction_pruned"].tolist(), curve["accuracy"].tolist()) for curve in runs]
     half = [accuracy_at(curve["fraction_pruned"].tolist(), curve["accuracy"].tolist(), 0.5) for curve in shown]
     return {
         "area": pd.Series(areas[: len(shown)]).mean(),

@@ -9,19 +9,20 @@ from gnorm.statistics.results import Results
 from gnorm.tables import areas
 
 NEEDS = ("tidy",)
+PUBLISHED = "headline"
 DECIMALS: dict[str, int] = {}
 
 
 def make(results: Results, settings: dict) -> pd.DataFrame:
-    found = areas.make(results, settings).set_index(["strategy", "model"])
+    by_strategy = areas.make(results, settings).set_index(["strategy", "model"])
     rows = []
     for strategy in results.strategies:
         row = {"strategy": strategy}
         for title in results.models.values():
-            if (strategy, title) not in found.index:
+            if (strategy, title) not in by_strategy.index:
                 row[title] = "not published"
                 continue
-            point, spread = found.loc[(strategy, title), ["area", "area ±"]]
+            point, spread = by_strategy.loc[(strategy, title), ["area", "area ±"]]
             row[title] = "-" if pd.isna(point) else f"{point:.3f}" + ("" if pd.isna(spread) else f" ± {spread:.3f}")
         rows.append(row)
     return pd.DataFrame(rows)

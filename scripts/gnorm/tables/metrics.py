@@ -21,14 +21,14 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
         task = settings["tasks"][model]
         for metric in ("accuracy", *at_steps(settings["metrics"][task])):
             for strategy, entry in results.strategies.items():
-                found = pd.DataFrame([at_shares(curve, metric) for curve in curves(tidy, model, strategy)])
-                if found.empty:
+                values = pd.DataFrame([at_shares(curve, metric) for curve in curves(tidy, model, strategy)])
+                if values.empty:
                     continue
-                point = found.mean() if entry["score"] == "random" else found.iloc[0]
+                point = values.mean() if entry["drawn"] else values.iloc[0]
                 row = {"model": shown, "metric": title(metric, task), "better": METRICS[metric].better}
                 row |= {"strategy": strategy, "unpruned": point[0.0]}
                 for share in SHARES[1:]:
-                    row |= {f"at {share:.0%}": point[share], f"at {share:.0%} ±": found[share].std()}
+                    row |= {f"at {share:.0%}": point[share], f"at {share:.0%} ±": values[share].std()}
                 rows.append(row)
     return pd.DataFrame(rows)
 

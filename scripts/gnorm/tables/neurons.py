@@ -9,7 +9,7 @@ import pandas as pd
 from gnorm.statistics.results import Results, total_heads
 from gnorm.tables import areas
 
-NEEDS = ("tidy", "neurons")
+NEEDS = ("tidy",)
 UNIT = "neurons"
 DECIMALS: dict[str, int] = {}
 

@@ -9,6 +9,7 @@ from gnorm.statistics.curves import wilson
 from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy",)
+PUBLISHED = "random"
 DECIMALS: dict[str, int] = {}
 
 
@@ -16,11 +17,11 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
     tidy, rows = results.tidy(), []
     ranked = settings["strategy"]
     for model, title in results.models.items():
-        found = curves(tidy, model, ranked)
-        if not found:
+        runs = curves(tidy, model, ranked)
+        if not runs:
             continue  # not published
-        reached = found[0].set_index("heads_pruned")["accuracy"]
-        for name in (name for name, entry in results.strategies.items() if entry["score"] == "random"):
+        reached = runs[0].set_index("heads_pruned")["accuracy"]
+        for name in (name for name, entry in results.strategies.items() if entry["drawn"]):
             trials = tidy[(tidy["model"] == model) & (tidy["strategy"] == name)]
             for pruned, group in trials.groupby("heads_pruned"):
                 drawn, own = group["accuracy"], reached.get(pruned, float("nan"))

@@ -34,11 +34,11 @@ NAMES = {
 def make(results: Results, settings: dict) -> pd.DataFrame:
     parts = []
     for model, shown in results.models.items():
-        found = results.speeds(model)
-        if found is None:
+        speeds = results.speeds(model)
+        if speeds is None:
             continue  # not asked for
-        whole = found.groupby("strategy")["tokens_per_second"].transform("first")
-        parts.append(found.assign(model=shown, **{"speed-up": found["tokens_per_second"] / whole}))
+        whole = speeds.groupby("strategy")["tokens_per_second"].transform("first")
+        parts.append(speeds.assign(model=shown, **{"speed-up": speeds["tokens_per_second"] / whole}))
     table = pd.concat(parts, ignore_index=True)
     if "texts" in table:
         counted = table["texts_judged"].notna()

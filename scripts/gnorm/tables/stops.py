@@ -12,16 +12,17 @@ from gnorm.statistics.curves import stop_point
 from gnorm.statistics.results import Results, curves, total_heads
 
 NEEDS = ("tidy",)
+PUBLISHED = "stops"
 DECIMALS = {"before (%)": 2, "after (%)": 2, "decrease (%)": 2, "picked: after (%)": 2, "picked: decrease (%)": 2}
 
 
 def make(results: Results, settings: dict) -> pd.DataFrame:
     tidy, rows = results.tidy(), []
     for model, title in results.models.items():
-        found = curves(tidy, model, settings["strategy"])
-        if not found or found[0]["fraction_pruned"].iloc[-1] < 1:  # not published, or ended early
+        runs = curves(tidy, model, settings["strategy"])
+        if not runs or runs[0]["fraction_pruned"].iloc[-1] < 1:  # not published, or ended early
             continue
-        pruned, accuracy = found[0]["heads_pruned"].tolist(), found[0]["accuracy"].tolist()
+        pruned, accuracy = runs[0]["heads_pruned"].tolist(), runs[0]["accuracy"].tolist()
         step = stop_point(accuracy, accuracy[-1], settings["tolerance"])
         row = {"model": title, "heads": total_heads(tidy, model), "before (%)": 100 * accuracy[0]}
         row |= {"pruned": pruned[step], "after (%)": 100 * accuracy[step]}

@@ -21,6 +21,7 @@ class AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self.real.create_module(spec)
 
     def exec_module(self, module):
+        # Every Python process comes here, also those of a GPU check that know nothing of tests.
         sys.path.append(str(Path(__file__).resolve().parents[1]))
         sys.meta_path.remove(self)
         module.__spec__.loader = self.real

@@ -3,11 +3,10 @@
 import json
 import logging
 
-import make_dataset
 import pandas as pd
 import pytest
 import torch
-from support import Tiny
+from support import Tiny, make_dataset
 from tokenizers import processors
 
 from gnorm.data import prepare
@@ -40,11 +39,8 @@ def made(make_tiny, tmp_path, caplog):
             pd.DataFrame(records).to_csv(path, index=False)
         else:
             path.write_text("".join(json.dumps(record) + "\n" for record in records))
-        outputs = [
-            tmp_path / name for name in ("rows.parquet", "splits.json", "summary.md", "summary.html", "tokenizer")
-        ]
         checkpoint = {"source": "local", "path": str(tmp_path / "model")}
-        make_dataset.main("BERT", dataset(path, **changes), checkpoint, counts, 1, *outputs)
+        make_dataset(dataset(path, **changes), checkpoint, counts, tmp_path)
         rows = {which: read(tmp_path, which) for which in ("calibration", "evaluation")}
         scored = batches.make(tiny.tokenizer, rows["calibration"], 200, what="calibration rows")
         score = gnorm.score(tiny.model, tiny.heads, scored)
@@ -104,12 +100,11 @@ def bare(request, tmp_path, caplog):
     def make(texts, **counts):
         path = tmp_path / "rows.jsonl"
         path.write_text("".join(json.dumps({"text": text, "label": "neutral"}) + "\n" for text in texts))
-        outputs = [tmp_path / name for name in ("rows.parquet", "splits.json", "summary.md", "page.html", "tokenizer")]
         entry = dataset(path)
         if writes:
             del entry["label"], entry["classes"]
         checkpoint = {"source": "local", "path": str(tmp_path / "model")}
-        make_dataset.main("GPT2", entry, checkpoint, COUNTS | counts, 1, *outputs)
+        make_dataset(entry, checkpoint, COUNTS | counts, tmp_path, "GPT2")
         rows = {which: read(tmp_path, which) for which in ("calibration", "evaluation")}
         scored = batches.make(tiny.tokenizer, rows["calibration"], 200)
         for criterion, settings in ((gnorm, {}), (entropy, {}), (attribution, {"steps": 1})):

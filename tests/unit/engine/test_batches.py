@@ -1,12 +1,10 @@
 """Batches: cut to a budget, halved where memory runs out, whatever the rows."""
 
 import logging
-import subprocess
-import sys
 
 import pytest
 import torch
-from support import ROOT, Tiny
+from support import Tiny, run_python
 
 from gnorm.engine import batches
 from gnorm.engine.evaluate import Evaluation
@@ -144,7 +142,6 @@ def test_where_onednn_makes_no_more_kernels_it_is_left_out(make_tiny, monkeypatc
 
 REAL = """
 import resource, sys
-sys.path[:0] = ["tests", "scripts"]
 import torch
 from support import Tiny
 from gnorm.engine.batches import each
@@ -166,7 +163,7 @@ assert torch.allclose(found, expected, rtol=1e-3), (found / expected)
 def test_memory_that_really_runs_out(tmp_path):
     """With an address space too small for one batch of all rows."""
     log = tmp_path / "log"
-    made = subprocess.run([sys.executable, "-c", REAL, str(log)], cwd=ROOT, capture_output=True, text=True)
+    made = run_python(REAL, str(log))
     assert made.returncode == 0, made.stderr[-3000:]
     assert "out of memory with" in log.read_text()
 

@@ -5,20 +5,19 @@ import shutil
 
 import oracles
 import pandas as pd
-import prune_heads
 import pytest
 import torch
-from support import copy_workflow, snakemake
+from support import copy_workflow, run_of, snakemake
 
-from gnorm.data.rows import read
 from gnorm.engine import passes, training
 from gnorm.engine.evaluate import Evaluation
 from gnorm.engine.finite import NotFinite, check_slots
 from gnorm.errors import UserError
-from gnorm.models import checkpoints
-from gnorm.models.heads import head_map
+from gnorm.pruning import runs
+from gnorm.pruning.scoring import Scorer
 from gnorm.pruning.trajectory import NEAR, follow, near_ties
 from gnorm.scores import entropy, gnorm
+from gnorm.workbench import Workbench
 
 
 def poison(tiny, layer, head, value=float("nan")):
@@ -144,22 +143,20 @@ def test_near_ties_are_reported(make_tiny, caplog):
     close = near_ties(steps)
     assert [(step, a, b) for step, a, b, _ in close] == [(2, (0, 1), (2, 0)), (4, (0, 2), (1, 1))]
     assert close[0][3] == 0 and 0 < close[1][3] < NEAR
-    prune_heads.report_near_ties(0, steps, "lowest")
+    runs.report(0, steps, "lowest")
     assert "run 0: 2 of 12 choices are near-ties" in caplog.text
 
 
 def greedy(folder, threads, tokens):
-    model, tokenizer = checkpoints.load(folder / "checkpoint")
-    heads = head_map(model)
-    rows, evaluated = read(folder / "dataset", "calibration"), read(folder / "dataset", "evaluation")
     settings = {"objective": "logit_norm", "granularity": "sentence", "precision": "float32"}
     strategy = {"score": "gnorm", "prune": "lowest", "rescore": "every_step", "settings": settings}
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
     try:
-        score = prune_heads.Scorer(strategy, heads, tokenizer, rows, evaluated, [], 0, 2026, tokens)
-        evaluation = Evaluation(prune_heads.evaluation_batches(tokenizer, evaluated, score, tokens), heads, 500)
-        return list(follow(model, heads, evaluation, score))
+        where = {"checkpoint": folder / "checkpoint", "dataset_folder": folder / "dataset"}
+        bench = Workbench.load(**where, tokens=tokens, threads=threads)
+        score = Scorer(bench, bench.heads, strategy, seed=2026)
+        evaluation = Evaluation(score.evaluation_batches(bench), bench.heads, 500)
+        return list(follow(bench.model, bench.heads, evaluation, score))
     finally:
         torch.set_num_threads(before)
 
@@ -171,7 +168,7 @@ def greedy(folder, threads, tokens):
 def test_threads_and_batches_keep_the_order(mini, model, record_property):
     folder = mini / "results/mini" / model
     base = greedy(folder, 1, 2048)
-    stored = pd.read_csv(folder / "trajectories/greedy_gnorm/run0.csv")
+    stored, _ = run_of(folder.parent, model, "greedy_gnorm")
     order = [(s.layer, s.head) for s, _ in base[1:]]
     assert order == list(zip(stored["layer"][1:].astype(int), stored["head"][1:].astype(int), strict=True))
     close = {step for step, *_ in near_ties(base)}

@@ -5,10 +5,9 @@ import json
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import export_solution
-import make_checkpoint
-import make_dataset
 import measure_speed
 import numpy as np
 import oracles
@@ -16,8 +15,7 @@ import pandas as pd
 import prune_heads
 import pytest
 import torch
-from support import in_float64
-from test_criteria import hard_concrete_by_hand
+from support import in_float64, make_checkpoint, make_dataset, part_files
 from tokenizers import processors
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
@@ -33,6 +31,7 @@ from gnorm.models.gates import Gates
 from gnorm.models.heads import PARTS, head_map, keep
 from gnorm.models.slots import eager, projection
 from gnorm.pruning.trajectory import follow, replay
+from gnorm.resume import State
 from gnorm.scores import (
     attribution,
     entropy,
@@ -46,6 +45,8 @@ from gnorm.scores import (
     shapley,
     taylor,
 )
+from gnorm.statistics.columns import read_run
+from gnorm.workbench import Workbench
 
 METRICS = ["accuracy", "perplexity", "loss"]
 
@@ -156,7 +157,7 @@ def test_criteria_equal_their_definitions(decoder, gone):
 
 def test_hard_concrete(decoder):
     decoder.rows, settings = decoder.rows[:3], {"steps": 2, "rate": 0.2, "penalty": 0.5, "seed": 5}
-    expected = hard_concrete_by_hand(decoder, **settings)
+    expected = oracles.hard_concrete(decoder, **settings)
     made = batches.in_order(decoder.tokenizer, decoder.rows, 2)
     found = hard_concrete.score(decoder.model, decoder.heads, made, **settings)
     assert (found != hard_concrete.START).all() and (found - expected).abs().max() < 1e-5
@@ -366,12 +367,45 @@ def trained(request, tmp_path):
     """Through the scripts: a dataset and a checkpoint."""
     entry = ENTRY | {"family": request.param} | ({"key_heads": 2} if request.param == "llama" else {})
     dataset = {"source": "generated", "corpus": "letters", "order": "as_is"}
-    at = {name: tmp_path / name for name in ("rows.parquet", "splits.json", "summary.md", "page.html", "tokenizer")}
-    make_dataset.main("LM", dataset, entry, COUNTS, 1, *at.values())
-    make_checkpoint.main(
-        str(tmp_path), at["tokenizer"], entry, 1, tmp_path / "state.pt", tmp_path / "model", tmp_path / "heads.json"
-    )
+    at = make_dataset(dataset, entry, COUNTS, tmp_path, "LM")
+    outputs = tmp_path / "model", tmp_path / "heads.json"
+    make_checkpoint(tmp_path, at["tokenizer"], entry, *outputs, State(tmp_path / "state.pt", {}))
     return tmp_path
+
+
+def prune(bench, score, folder):
+    """A greedy trajectory by the script; its file."""
+    outputs = part_files(folder / score / "0-0", "trajectories", "scores")
+    prune_heads.main(
+        bench=bench,
+        strategy={"score": score, "prune": "lowest", "rescore": "every_step", "settings": {}},
+        runs=[0],
+        seed=1,
+        stop={},
+        state=State(folder / f"{score}.pt", {}),
+        outputs=outputs,
+    )
+    return outputs.trajectories
+
+
+def point(parameters):
+    """The model at a step, as a solution has it from the trajectory."""
+    measured = {"accuracy": 0.5, "correct": 10, "evaluated": 20, "metrics": {"perplexity": 8.0}}
+    return measured | {"parameters": parameters, "megabytes": parameters / 2**18}
+
+
+def save_solution(bench, solution, folder):
+    """Export by the script."""
+    write_json(folder / "solution.json", solution)
+    export_solution.main(
+        bench=bench,
+        solution=folder / "solution.json",
+        heads=folder / "heads.json",
+        title="LM",
+        suite="test",
+        seen=0,
+        outputs=SimpleNamespace(checkpoint=folder / "out", latency=folder / "latency.json"),
+    )
 
 
 def test_from_the_corpus_to_an_exported_decoder(trained, tmp_path):
@@ -379,11 +413,9 @@ def test_from_the_corpus_to_an_exported_decoder(trained, tmp_path):
     assert "No labels: what is predicted is each next token." in (trained / "summary.md").read_text()
     assert read_json(trained / "splits.json")["classes"] == []
     assert checkpoints.task_of(checkpoints.load(trained / "model")[0]) == "language_model"
-    strategy = {"score": "gnorm", "prune": "lowest", "rescore": "every_step", "settings": {}}
-    files = [[tmp_path / name] for name in ("run0.csv", "run0.scores.pt")]
-    folder = str(trained)
-    prune_heads.main(folder, trained / "model", [], strategy, 1, {}, 400, 4000, 10, tmp_path / "s", *files, METRICS)
-    steps = pd.read_csv(files[0][0])
+    settings = {"dataset_folder": trained, "checkpoint": trained / "model", "tokens": 400, "metrics": METRICS}
+    trajectory = prune(Workbench.load(**settings, reuse_mb=10), "gnorm", tmp_path)
+    steps = read_run(trajectory)
     assert steps.columns.tolist()[-3:] == ["seconds", "perplexity", "loss"]
     assert np.allclose(np.exp(steps["loss"]), steps["perplexity"], rtol=1e-4)
     assert steps["perplexity"].between(1, 300).all() and steps["perplexity"].nunique() > 1
@@ -391,32 +423,27 @@ def test_from_the_corpus_to_an_exported_decoder(trained, tmp_path):
     levels = slots // 2 + 1
     wanted = ["tokens_per_second", "lexical_diversity", "repetition"]
     measure_speed.main(
-        folder, trained / "model", {"greedy": files[0][0]}, levels, wanted, GENERATION, tmp_path / "speed.csv"
+        dataset_folder=trained,
+        checkpoint=trained / "model",
+        trajectories={"greedy": trajectory},
+        levels=levels,
+        metrics=wanted,
+        generation=GENERATION,
+        output=tmp_path / "speed.csv",
     )
     speeds = pd.read_csv(tmp_path / "speed.csv")
     assert speeds["heads_pruned"].tolist() == [round(i * total / (levels - 1)) for i in range(levels)]
     assert (speeds["tokens_per_second"] > 0).all() and speeds["text"].notna().any()
     assert (
-        speeds["parameters"].tolist()
-        == steps.set_index(total - steps["heads_left"])["parameters"][speeds["heads_pruned"]].tolist()
+        speeds["parameters"].tolist() == steps.set_index("heads_pruned")["parameters"][speeds["heads_pruned"]].tolist()
     )
     model, tokenizer = checkpoints.load(trained / "model")
     heads, before = head_map(model), count(model)
     slots = [(0, 0), (1, 1)]
     surgery.prune(model, heads, slots)
     solution = {"strategy": "greedy_gnorm", "chosen": "automatic", "heads": heads.total, "heads_pruned": 2}
-    solution |= {"pruned_slots": slots, "before": {"parameters": before}, "after": {"parameters": count(model)}}
-    write_json(tmp_path / "solution.json", solution)
-    arguments = (
-        tmp_path / "solution.json",
-        tmp_path / "heads.json",
-        400,
-        4000,
-        1,
-        tmp_path / "out",
-        tmp_path / "l.json",
-    )
-    export_solution.main("LM", "test", folder, trained / "model", *arguments, METRICS)
+    solution |= {"pruned_slots": slots, "before": point(before), "after": point(count(model))}
+    save_solution(Workbench.load(**settings, on="cpu"), solution, tmp_path)
     card = (tmp_path / "out/README.md").read_text()
     assert "pipeline_tag: text-generation" in card and "AutoModelForCausalLM" in card and "Classes" not in card
     assert "| next-token accuracy (%) |" in card and "| perplexity |" in card
@@ -447,24 +474,27 @@ def test_a_searched_decoder_from_its_folder_to_its_export(family, unit, make_tin
     checkpoints.save(tmp_path / "own", plain, tiny.tokenizer)
     entry = {"source": "local", "path": str(tmp_path / "own"), **({"prune_by": unit} if unit else {})}
     dataset = {"source": "generated", "corpus": "letters", "order": "as_is"}
-    at = {name: tmp_path / name for name in ("rows.parquet", "splits.json", "summary.md", "page.html", "tokenizer")}
-    make_dataset.main("LM", dataset, entry, COUNTS | {"train": 0}, 1, *at.values())
-    folder, model_folder, files = str(tmp_path), tmp_path / "model", ("state.pt", "model", "heads.json")
-    outputs = [tmp_path / name for name in files]
-    make_checkpoint.main(folder, at["tokenizer"], entry, 1, *outputs, "language_model", "strategies.ae")
+    at = make_dataset(dataset, entry, COUNTS | {"train": 0}, tmp_path, "LM")
+    model_folder, outputs = tmp_path / "model", (tmp_path / "model", tmp_path / "heads.json")
+    task = {"task": "language_model", "attention": "strategies.ae"}
+    make_checkpoint(tmp_path, at["tokenizer"], entry, *outputs, **task)
     slots = 3 * (2 if unit == "group" else 4)
     assert read_json(tmp_path / "heads.json")["total"] == slots
+    settings = {"dataset_folder": tmp_path, "checkpoint": model_folder, "tokens": 400, "metrics": METRICS}
     trajectories = {}
     for score in ("gnorm", "mask_gradient", "entropy"):
-        strategy = {"score": score, "prune": "lowest", "rescore": "every_step", "settings": {}}
-        files = [[tmp_path / score / name] for name in ("run0.csv", "run0.scores.pt")]
-        prune_heads.main(folder, model_folder, [], strategy, 1, {}, 400, 4000, 10, tmp_path / "s", *files, METRICS)
-        steps = pd.read_csv(files[0][0])
+        trajectories[score] = prune(Workbench.load(**settings, reuse_mb=10), score, tmp_path)
+        steps = read_run(trajectories[score])
         assert steps["heads_left"].tolist() == list(range(slots, -1, -1)) and steps["perplexity"].nunique() > 1
         assert steps["parameters"].is_monotonic_decreasing
-        trajectories[score] = files[0][0]
     measure_speed.main(
-        folder, model_folder, trajectories, 4, ["tokens_per_second", "repetition"], GENERATION, tmp_path / "speed.csv"
+        dataset_folder=tmp_path,
+        checkpoint=model_folder,
+        trajectories=trajectories,
+        levels=4,
+        metrics=["tokens_per_second", "repetition"],
+        generation=GENERATION,
+        output=tmp_path / "speed.csv",
     )
     speeds = pd.read_csv(tmp_path / "speed.csv")
     assert len(speeds) == 12 and (speeds["tokens_per_second"] > 0).all()
@@ -472,12 +502,8 @@ def test_a_searched_decoder_from_its_folder_to_its_export(family, unit, make_tin
     heads, before, gone = head_map(model), count(model), [(0, 0), (0, 1), (2, 1)]
     surgery.prune(model, heads, gone)
     solution = {"strategy": "greedy_gnorm", "chosen": "automatic", "heads": heads.total, "heads_pruned": 3}
-    solution |= {"pruned_slots": gone, "before": {"parameters": before}, "after": {"parameters": count(model)}}
-    write_json(tmp_path / "solution.json", solution)
-    arguments = (tmp_path / "solution.json", tmp_path / "heads.json", 400, 4000, 1)
-    export_solution.main(
-        "LM", "test", folder, model_folder, *arguments, tmp_path / "out", tmp_path / "latency.json", METRICS
-    )  # compares logits with plain transformers
+    solution |= {"pruned_slots": gone, "before": point(before), "after": point(count(model))}
+    save_solution(Workbench.load(**settings, on="cpu"), solution, tmp_path)  # compares logits with plain transformers
     again, again_heads, _ = export.load(tmp_path / "out")
     assert count(again) == count(model) and torch.equal(again_heads.kept(again), heads.kept(model))
 

@@ -7,7 +7,7 @@ import pytest
 from gnorm.figures import quality
 from gnorm.statistics.results import Results
 
-STRATEGIES = {"ae": {"score": "entropy"}, "random": {"score": "random"}}
+STRATEGIES = {"ae": {"drawn": False}, "random": {"drawn": True}}
 TASKS = {"GPT": "language_model", "BERT": "classification"}
 METRICS = {
     "classification": ["accuracy", "macro_f1"],
@@ -25,6 +25,7 @@ def steps(model, metrics):
                 row |= {
                     column: number,
                     "heads_pruned": pruned,
+                    "heads_left": 4 - pruned,
                     "fraction_pruned": pruned / 4,
                     "accuracy": 1 - pruned / 5,
                 }
@@ -44,7 +45,7 @@ def folder(tmp_path):
 
 
 def panels(folder, models, metrics=METRICS):
-    results = Results(folder, models, STRATEGIES, quality.NEEDS)
+    results = Results(folder, models, STRATEGIES, (*quality.NEEDS, *quality.OPTIONAL))
     figure = quality.draw(results, {"tasks": TASKS, "metrics": metrics, "columns": 2})
     figure.canvas.draw()
     return {axis.get_title(): axis for axis in figure.axes}

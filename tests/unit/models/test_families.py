@@ -1,33 +1,32 @@
 """Families beside the paper's: fused projections, grouped query heads, causal attention."""
 
 import copy
+from types import SimpleNamespace
 
 import entropy_shard
 import export_solution
 import find_solution
 import gradient_change
-import make_checkpoint
-import make_dataset
 import numpy as np
 import oracles
 import pandas as pd
 import prune_heads
 import pytest
 import torch
-from support import FAMILIES, OTHERS
-from test_criteria import hard_concrete_by_hand
+from support import FAMILIES, OTHERS, make_checkpoint, make_dataset, part_files
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from gnorm.engine import batches
 from gnorm.engine.evaluate import Evaluation
 from gnorm.errors import UserError
-from gnorm.files import read_json
+from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints, export, surgery
 from gnorm.models.accounting import count
 from gnorm.models.gates import Gates
 from gnorm.models.heads import PARTS, head_map
 from gnorm.models.slots import eager, projection
 from gnorm.pruning.trajectory import follow
+from gnorm.resume import State
 from gnorm.scores import (
     attribution,
     entropy,
@@ -41,6 +40,7 @@ from gnorm.scores import (
     shapley,
     taylor,
 )
+from gnorm.workbench import Workbench
 
 EPSILON = 1e-7
 
@@ -383,31 +383,33 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
         checkpoint["prune_by"] = "query"
     counts = {"train": 0, "calibration": 4, "entropy": "same", "evaluation": 20, "disjoint": True}
     folder, at = tmp_path / "dataset", {name: str(tmp_path / name) for name in ("checkpoint", "heads.json")}
-    make_dataset.main(
-        "OWN",
-        data,
-        checkpoint,
-        counts,
-        1,
-        *(folder / n for n in ("rows.parquet", "splits.json")),
-        folder / "summary.md",
-        folder / "summary.html",
-        folder / "tokenizer",
-    )
-    make_checkpoint.main(folder, folder / "tokenizer", checkpoint, 1, tmp_path / "state.pt", *at.values())
+    make_dataset(data, checkpoint, counts, folder, "OWN")
+    make_checkpoint(folder, folder / "tokenizer", checkpoint, *at.values())
     said = read_json(at["heads.json"])
     slots = said["layers"] * said["heads"]
     assert slots == {"llama": 6}.get(family, 12)
-    shard = tmp_path / "0-3.pt"
-    entropy_shard.main(folder, at["checkpoint"], 0, 3, EPSILON, "C", 100, 4000, shard, tmp_path / "mean.pt")
+    shard, bench = tmp_path / "0-3.pt", {"dataset_folder": folder, "checkpoint": at["checkpoint"]}
+    bench |= {"tokens": 100, "memory_mb": 4000, "reuse_mb": 10}
+    outputs = SimpleNamespace(shard=shard, mean=tmp_path / "mean.pt")
+    eager = Workbench.load(**bench, attention="eager", keeps_outputs=False)
+    entropy_shard.main(bench=eager, first=0, last=3, epsilon=EPSILON, variant="C", outputs=outputs)
     assert torch.load(shard)["ranked"].shape == (4, 3, said["heads"]) and (torch.load(shard)["ranked"] > 0).all()
     found = {}
     for score, shards in (("gnorm", []), ("entropy", [str(shard)]), ("entropy", [])):
         rescore = "never" if shards else "every_step"
         strategy = {"score": score, "prune": "lowest", "rescore": rescore, "settings": {}}
-        files = [[tmp_path / score / rescore / name] for name in ("run0.csv", "run0.scores.pt")]
-        prune_heads.main(folder, at["checkpoint"], shards, strategy, 1, {}, 100, 4000, 10, tmp_path / score, *files)
-        found[score, rescore] = pd.read_csv(files[0][0])
+        outputs = part_files(tmp_path / score / rescore / "0-0", "trajectories", "scores")
+        prune_heads.main(
+            bench=Workbench.load(**bench),
+            strategy=strategy,
+            runs=[0],
+            seed=1,
+            stop={},
+            state=State(tmp_path / f"{score}.{rescore}.pt", {"strategy": strategy}),
+            outputs=outputs,
+            shards=shards,
+        )
+        found[score, rescore] = pd.read_csv(outputs.trajectories)
     for table in found.values():
         assert len(table) == slots + 1 and table["heads_left"].tolist() == list(range(slots, -1, -1))
         assert table["parameters"].is_monotonic_decreasing and table["accuracy"].nunique() > 1
@@ -416,20 +418,34 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
         .loc[1, ["layer", "head"]]
         .equals(found["entropy", "every_step"].loc[1, ["layer", "head"]])
     )
-    gradient_change.main(folder, at["checkpoint"], tmp_path / "change.npz")
+    gradient_change.main(dataset_folder=folder, checkpoint=at["checkpoint"], output=tmp_path / "change.npz")
     change = np.load(tmp_path / "change.npz")["change"]
     assert change.shape[1] == said["heads"] and np.abs(change).max() > 0
-    trajectory = tmp_path / "gnorm" / "every_step" / "run0.csv"
-    outputs = [tmp_path / name for name in ("solution.json", "mask.csv", "parameters.csv")]
-    find_solution.main(folder, at["checkpoint"], trajectory, 100, 4000, "greedy_gnorm", 0.1, slots // 2, *outputs)
-    solution, table = read_json(outputs[0]), pd.read_csv(outputs[2])
+    names = {"solution": "solution.json", "mask": "mask.csv", "parameters": "parameters.csv"}
+    outputs = SimpleNamespace(**{key: tmp_path / name for key, name in names.items()})
+    write_json(tmp_path / "controls.json", {"all heads": {"correct": 1, "evaluated": 4}})
+    find_solution.main(
+        checkpoint=at["checkpoint"],
+        trajectory=tmp_path / "gnorm" / "every_step" / "0-0.csv",
+        controls=tmp_path / "controls.json",
+        settings={"strategy": "greedy_gnorm", "tolerance": 0.1, "fixed": slots // 2},
+        outputs=outputs,
+    )
+    solution, table = read_json(outputs.solution), pd.read_csv(outputs.parameters)
     assert solution["heads_pruned"] == slots // 2
     assert solution["after"]["parameters"] == found["gnorm", "every_step"]["parameters"][slots // 2]
     assert (table["parameters after"] <= table["parameters before"]).all()
     top = table[table["module"].str.count(r"\.") == 0]["parameters after"].tolist()
     assert top[0] == sum(top[1:])
-    arguments = (folder, at["checkpoint"], outputs[0], at["heads.json"], 100, 4000, 1)
-    export_solution.main("Own", "test", *arguments, tmp_path / "out", tmp_path / "latency.json")  # compares logits
+    export_solution.main(
+        bench=Workbench.load(**bench, on="cpu"),
+        solution=outputs.solution,
+        heads=at["heads.json"],
+        title="Own",
+        suite="test",
+        seen=0,
+        outputs=SimpleNamespace(checkpoint=tmp_path / "out", latency=tmp_path / "latency.json"),
+    )  # compares logits
     again, heads, _ = export.load(tmp_path / "out")
     assert count(again) == solution["after"]["parameters"]
     assert (~heads.kept(again)).nonzero().tolist() == sorted(solution["pruned_slots"])
@@ -532,7 +548,7 @@ def test_hard_concrete(make_tiny, name):
     other, settings = build(name, make_tiny), {"steps": 2, "rate": 0.2, "penalty": 0.5, "seed": 5}
     other.rows = [row for row in other.rows if row["label"] >= 0][:3]
     surgery.prune(other.model, other.heads, [(1, 0)])
-    expected, kept = hard_concrete_by_hand(other, **settings), other.heads.kept(other.model)
+    expected, kept = oracles.hard_concrete(other, **settings), other.heads.kept(other.model)
     found = hard_concrete.score(other.model, other.heads, batches.in_order(other.tokenizer, other.rows, 2), **settings)
     assert (found[~kept] == 0).all() and (found[kept] != hard_concrete.START).all()
     assert (found - expected).abs().max() < 1e-5  # differences are good for so much

@@ -9,7 +9,7 @@ import pytest
 import random_pruning
 import torch
 from scipy.stats import rankdata
-from support import FAMILIES, OTHERS, on_disk
+from support import FAMILIES, OTHERS, counted, on_disk, part_files
 from transformers import AutoModelForSequenceClassification
 
 from gnorm import scores
@@ -23,6 +23,7 @@ from gnorm.models.gates import Gates
 from gnorm.models.neurons import neuron_map, pruned_neurons
 from gnorm.pruning import masks
 from gnorm.pruning.trajectory import follow
+from gnorm.resume import State
 from gnorm.scores import (
     fisher,
     hard_concrete,
@@ -34,6 +35,7 @@ from gnorm.scores import (
     shapley,
     together,
 )
+from gnorm.workbench import Workbench
 
 GROUP, GROUPS, INNER = 16, 4, 64
 GATED = ("llama", "qwen2")
@@ -229,8 +231,6 @@ def test_hybrid(any_family, combine):
 
 @pytest.mark.parametrize("name", ["mask_gradient", "fisher", "magnitude", "leave_one_out", "hard_concrete", "random"])
 def test_the_cost_is_what_is_run(make_tiny, name, monkeypatch):
-    from test_criteria import counted
-
     tiny, settings = make_tiny("llama"), {"steps": 3} if name == "hard_concrete" else {}
     tiny.rows, neurons = [row for row in tiny.rows if row["label"] >= 0], neuron_map(tiny.model, GROUP)
     calls = counted(monkeypatch, tiny.model)
@@ -303,17 +303,35 @@ def test_through_the_scripts_of_the_workflow(any_family, tmp_path):
     case, folder = on_disk(any_family, tmp_path), tmp_path
     strategy = {"score": "fisher", "prune": "lowest", "rescore": "never", "settings": {}}
     strategy |= {"unit": "neurons", "group": GROUP}
-    files = [[folder / name] for name in ("run0.csv", "run0.scores.pt")]
-    arguments = (folder / "dataset", folder / "checkpoint")
-    prune_heads.main(*arguments, [], strategy, 1, {}, 100, 4000, 10, folder / "state", *files)
-    table = pd.read_csv(files[0][0])
+    where = {"dataset_folder": folder / "dataset", "checkpoint": folder / "checkpoint"}
+    bench = Workbench.load(**where, tokens=100, memory_mb=4000, reuse_mb=10)
+    outputs = part_files(folder / "runs/0-0", "trajectories", "scores")
+    prune_heads.main(
+        bench=bench,
+        strategy=strategy,
+        runs=[0],
+        seed=1,
+        stop={},
+        state=State(folder / "state.pt", {}),
+        outputs=outputs,
+    )
+    table = pd.read_csv(outputs.trajectories)
     slots = case.neurons.shape[0] * GROUPS
     assert len(table) == slots + 1 and table["heads_left"].iloc[-1] == 0
     assert table["parameters"].is_monotonic_decreasing
-    files = folder / "trials.pt", folder / "trials.csv"
-    random_pruning.main(*arguments, "random", strategy, 0, 1, 3, 1, 100, 4000, 10, *files)
-    trials = pd.read_csv(folder / "trials.csv")
+    random_pruning.main(
+        bench=bench,
+        strategy="random",
+        unit=strategy,
+        trials=range(2),
+        levels=3,
+        seed=1,
+        state=State(folder / "trials.pt", {}),
+        outputs=part_files(folder / "trials/0-1", "trials"),
+    )
+    trials = pd.read_csv(folder / "trials/0-1.csv")
     assert trials["heads_pruned"].tolist() == [0, case.neurons.total // 2, case.neurons.total] * 2
+    assert (trials["heads_pruned"] + trials["heads_left"] == case.neurons.total).all()
     assert trials["accuracy"].iloc[2] == table["accuracy"].iloc[-1]
     assert count(case.model) == table["parameters"].iloc[0]
 
@@ -322,14 +340,17 @@ def test_a_mask_is_what_a_trajectory_has_left_and_both_masks_go_together(make_ti
     tiny = make_tiny("bert")
     neurons = neuron_map(tiny.model, GROUP)
     (batch,) = tiny.batches(4, tokens=10_000)
-    order, columns = [(2, 1), (0, 3), (1, 0)], {"accuracy": 0.5, "correct": 1, "evaluated": 2, "seconds": 0.0}
+    order, columns = [(2, 1), (0, 3), (1, 0)], {"accuracy": 0.5, "correct": 1, "evaluated": 2}
+    columns |= {"parameters": 9, "seconds": 0.0}
     steps = [
-        {"step": i, "layer": slot[0], "head": slot[1], "heads_left": 12 - i, "parameters": 9, **columns}
-        for i, slot in enumerate([(None, None), *order])
+        {"run": run, "step": i, "layer": slot[0], "head": slot[1], "heads_pruned": i, "heads_left": 12 - i, **columns}
+        for run, walked in ((1, order[::-1]), (0, order))
+        for i, slot in enumerate([(None, None), *walked])
     ]
-    pd.DataFrame(steps).to_csv(tmp_path / "run0.csv", index=False)
-    mask = masks.of_step(tmp_path / "run0.csv", neurons, 2)
+    pd.DataFrame(steps).to_csv(tmp_path / "0-1.csv", index=False)
+    mask = masks.of_step(tmp_path / "0-1.csv", neurons, 2)
     assert masks.removed(mask) == [(0, 3), (2, 1)]
+    assert masks.removed(masks.of_step(tmp_path / "0-1.csv", neurons, 2, run=1)) == [(0, 3), (1, 0)]
     masks.write(tmp_path / "neurons.csv", mask)
     assert torch.equal(masks.read(tmp_path / "neurons.csv", neurons), mask)
     (tmp_path / "heads.csv").write_text("1,1,0,1\n0,0,0,0\n1,1,1,1\n")
@@ -343,8 +364,8 @@ def test_a_mask_is_what_a_trajectory_has_left_and_both_masks_go_together(make_ti
     surgery.prune(tiny.model, neurons, gone["neurons"])
     assert (logits(tiny.model, batch) - expected).abs().max() < 1e-12
     with pytest.raises(UserError, match="has steps 0 to 3, not 4"):
-        masks.of_step(tmp_path / "run0.csv", neurons, 4)
+        masks.of_step(tmp_path / "0-1.csv", neurons, 4)
     with pytest.raises(UserError, match="is of 12 slots, not of the model's 24"):
-        masks.of_step(tmp_path / "run0.csv", neuron_map(tiny.model, 8), 1)
+        masks.of_step(tmp_path / "0-1.csv", neuron_map(tiny.model, 8), 1)
     with pytest.raises(UserError, match="must hold 3 x 8 zeros and ones, one a neuron group"):
         masks.read(tmp_path / "neurons.csv", neuron_map(tiny.model, 8))

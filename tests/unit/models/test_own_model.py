@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support import run_of
 
 from examples import handwritten_bert
 from gnorm.engine import batches
@@ -155,13 +156,11 @@ def test_another_activation_is_refused(make_tiny, tmp_path):
 
 @pytest.mark.mini
 def test_it_follows_the_workflow_s_own_trajectory(mini, capsys):
-    import pandas as pd
-
     folder = mini / "results" / "mini" / "BERT"
     handwritten_bert.main(str(folder))
     printed = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-    path = folder / "trajectories" / "greedy_gnorm" / "run0.csv"
-    expected = pd.read_csv(path, dtype={"layer": "Int64", "head": "Int64"})
+    expected, _ = run_of(folder.parent, "BERT", "greedy_gnorm")
+    expected = expected.astype({"layer": "Int64", "head": "Int64"})
     assert [p[-1].replace(",", "") for p in printed] == expected["parameters"].astype(str).tolist()
     # Other kernels round otherwise: where two heads' scores are that close, the order may differ.
     same = [p[1:3] == [str(r.layer), str(r.head)] for p, r in zip(printed[1:], expected[1:].itertuples(), strict=True)]

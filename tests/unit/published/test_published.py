@@ -3,12 +3,10 @@
 import copy
 import dataclasses
 import math
-import pickle
 import re
 import shutil
 from pathlib import Path
 
-import check_entropy
 import collect_published
 import count_parameters
 import numpy as np
@@ -17,8 +15,9 @@ import pytest
 import torch
 from support import copy_workflow, snakemake
 
+from gnorm import layout
 from gnorm.errors import UserError
-from gnorm.published import interchange, paper, verdict
+from gnorm.published import accuracies, interchange, paper, verdict
 from gnorm.statistics.curves import collapse, rises, wilson
 
 SIZES = {"BERT": (12, 12, 1), "ALBERT": (12, 12, 12), "ROBERTA": (24, 16, 1), "XLM_ROBERTA": (12, 12, 1)}
@@ -39,14 +38,15 @@ def curve(model, strategy):
 
 def make_clone(folder: Path, models=tuple(SIZES)) -> Path:
     """Files with the authors' names, columns and types, oddities included; the numbers are made up."""
-    results, entropies = folder / "experiments_results", folder / "AE_calculation_results"
-    results.mkdir(parents=True)
-    entropies.mkdir()
+    for name in ("experiments_results", "AE_calculation_results"):  # what the authors call them
+        (folder / name).mkdir(parents=True)
     random = np.random.default_rng(0)
     for model in models:
         layers, heads, _ = SIZES[model]
         for strategy in POWERS:
-            curve(model, strategy).to_csv(results / interchange.accuracy_file(model, strategy), index=False)
+            name = interchange.strategy_name(strategy)
+            path = layout.within(folder, layout.PUBLISHED_CURVE, model=model, published=name)
+            curve(model, strategy).to_csv(path, index=False)
         levels = 13 if model == "ALBERT" else 25
         pruned = np.linspace(0, layers * heads, levels).round().astype(int)
         for group in range(1, 3 if model == "BERT" else 2):
@@ -54,7 +54,9 @@ def make_clone(folder: Path, models=tuple(SIZES)) -> Path:
             for trial in range(1, 6):
                 base = paper.MODELS[model].accuracy[0] / 100 - 0.5 * (pruned / pruned[-1]) ** random.uniform(0.8, 1.5)
                 table[f"Trial_{trial}"] = base
-            pd.DataFrame(table).to_excel(results / interchange.random_file(model, 5, levels, group), index=False)
+            size = {"trials": 5, "levels": levels, "group": f"{group}group"}
+            path = layout.within(folder, layout.PUBLISHED_TRIALS, model=model, **size)
+            pd.DataFrame(table).to_excel(path, index=False)
         shards = {
             "BERT": [(0, 1299), (1300, 2328)],
             "ALBERT": [(a, min(a + 4999, 9814)) for a in range(0, 9815, 5000)],
@@ -65,10 +67,12 @@ def make_clone(folder: Path, models=tuple(SIZES)) -> Path:
         for first, last in shards:
             mean = torch.tensor(random.uniform(0.1, 3, (layers, heads)), dtype=torch.float32, requires_grad=True)
             count = last - first + 1
-            name = interchange.shard_file(model, first, last)
-            torch.save(mean, entropies / (interchange.entropy_file(model, count) if model == "BERT" else name))
+            named_by_count = layout.within(folder, layout.PUBLISHED_ENTROPY, model=model, total=count)
+            named_by_rows = layout.within(folder, layout.PUBLISHED_SHARD, model=model, first=first, last=last)
+            torch.save(mean, named_by_count if model == "BERT" else named_by_rows)
             total, rows = total + count * mean.detach().double(), rows + count
-        torch.save((total / rows).float(), entropies / interchange.entropy_file(model, rows))
+        merged = layout.within(folder, layout.PUBLISHED_ENTROPY, model=model, total=rows)
+        torch.save((total / rows).float(), merged)
     return folder
 
 
@@ -180,7 +184,7 @@ def test_the_slips_in_print_are_found():
     tidy = pd.DataFrame(
         [
             {"model": "BERT", "strategy": "greedy_gnorm", "run": 0, "trial": None, "heads_pruned": p, "accuracy": a}
-            | {"fraction_pruned": p / 144}
+            | {"heads_left": 144 - p, "fraction_pruned": p / 144}
             for p, a in ((0, exact["BERT"][0]), (117, exact["BERT"][1]), (144, 0.5))
         ]
     )
@@ -244,7 +248,9 @@ def sentinel_evidence(entropy=0.9, magnitude=0.7, speed=1.5, spread=4.0):
         for trial in trials:
             for share, value in zip(levels, values, strict=True):
                 row = {"model": "M", "strategy": strategy, "run": None if strategy == "random" else 0, "trial": trial}
-                rows.append(row | {"heads_pruned": round(20 * share), "fraction_pruned": share, "accuracy": value})
+                pruned = round(20 * share)
+                row = row | {"heads_pruned": pruned, "heads_left": 20 - pruned}
+                rows.append(row | {"fraction_pruned": share, "accuracy": value})
     criteria = pd.DataFrame({"criterion": "magnitude", "run": 0, "fraction_pruned": levels})
     criteria["accuracy"] = [0.9, magnitude, magnitude, magnitude, magnitude, 0.1]
     speeds = pd.DataFrame({"strategy": "ae", "fraction_pruned": levels})
@@ -362,8 +368,7 @@ def test_what_was_not_run_says_what_to_add():
 def published_tidy(folder):
     found = interchange.scan(folder)
     output = folder / "tidy.csv"
-    curves = [(path, m, s) for m, files in found.curves.items() for s, path in files.items()]
-    collect_published.main(curves, [(paths, m) for m, paths in found.random.items()], output)
+    collect_published.main(curves=found.all_curves(), random=found.all_trials(), output=output)
     return pd.read_csv(output)
 
 
@@ -396,74 +401,7 @@ def test_a_curve_that_is_not_one_is_named(tmp_path, change, said):
     path = tmp_path / "curve.csv"
     change(curve("BERT", "ae")).to_csv(path, index=False)
     with pytest.raises(UserError, match="curve.csv.*" + said.replace("(", r"\(")):
-        collect_published.curve(str(path))
-
-
-def entropies(folder, **files):
-    """Files of means, all ones but for what is said."""
-    for name, tensor in files.items():
-        torch.save(tensor, folder / f"{name}AE.pt")
-
-
-def check(folder):
-    clone = interchange.scan(folder.parent)
-    models = [(m, clone.shards.get(m, []), clone.counted.get(m, []), None) for m in clone.models]
-    check_entropy.main(models, folder / "check.csv", folder / "ranks.csv")
-    return pd.read_csv(folder / "check.csv"), pd.read_csv(folder / "ranks.csv")
-
-
-@pytest.fixture
-def entropy_folder(tmp_path):
-    (tmp_path / "experiments_results").mkdir()
-    folder = tmp_path / "AE_calculation_results"
-    folder.mkdir()
-    return folder
-
-
-def test_shards_are_weighted_by_rows_and_gaps_are_found(entropy_folder):
-    a, b = torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0, 0.0]])
-    entropies(entropy_folder, MINE0_9=a, MINE12_16=b, MINE_15=(10 * a + 5 * b) / 15)
-    found, ranks = check(entropy_folder)
-    row = found.iloc[0]
-    assert (row["rows"], row["rows left out"], row["same"]) == (15, "10-11", True)
-    assert ranks[["head", "rank"]].values.tolist() == [[0, 1], [1, 2]]  # 2.0 and 1.33
-    entropies(entropy_folder, MINE_15=(a + b) / 2)
-    assert not check(entropy_folder)[0]["same"].iloc[0]
-
-
-@pytest.mark.parametrize(
-    "files,said",
-    [
-        ({"MINE0_9": 1, "MINE9_19": 1}, "MINE9_19AE.pt overlaps with .*MINE0_9AE.pt"),
-        ({"MINE0_9": 1, "MINE_12": 1}, "has 12 rows, its shards 10: one of them is short or missing"),
-        ({"MINE_5": 1, "MINE_6": 1, "MINE_12": 1}, "MINE_12AE.pt has 12 rows, its shards 11"),
-        ({"MINE0_9": 1, "MINE10_19": 2}, r"MINE10_19AE.pt is \(2, 2\), the shards before it are \(1, 2\)"),
-    ],
-)
-def test_shards_that_do_not_fit_are_named(entropy_folder, files, said):
-    entropies(entropy_folder, **{name: torch.ones(rows, 2) for name, rows in files.items()})
-    with pytest.raises(UserError, match=said):
-        check(entropy_folder)
-
-
-def test_tied_heads_are_ranked_once(tmp_path, clone):
-    assert check_entropy.tied(interchange.scan(clone).curves["ALBERT"]["ae"], 12)
-    assert not check_entropy.tied(interchange.scan(clone).curves["BERT"]["ae"], 12)
-    ranks = check_entropy.ranks(torch.tensor([[1.0, 2.0], [4.0, 2.0]]), tied=True)
-    assert ranks == [(0, 0, 2.5, 1), (0, 1, 2.0, 2)]
-
-
-class Malicious:
-    def __reduce__(self):
-        return Path.write_text, (Path("ran"), "code")
-
-
-def test_a_file_with_code_in_it_is_refused(entropy_folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (entropy_folder / "MINE0_9AE.pt").write_bytes(pickle.dumps(Malicious()))
-    with pytest.raises(UserError, match="MINE0_9AE.pt"):
-        check(entropy_folder)
-    assert not Path("ran").exists()
+        accuracies.curve(str(path))
 
 
 def test_collapse_rises_and_intervals():

@@ -7,7 +7,7 @@ import oracles
 import pytest
 import torch
 from scipy.stats import rankdata
-from support import FAMILIES, Tiny
+from support import FAMILIES, Tiny, counted
 
 from gnorm import scores
 from gnorm.engine.batches import in_order
@@ -161,50 +161,10 @@ def test_shapley_comes_near_all_orders(make_tiny, caplog):
     )
 
 
-def hard_concrete_by_hand(case, steps, rate, penalty, seed):
-    """Log alphas after `steps` of Adam as its authors write it, a slot and a sentence at a time.
-
-    What a gate does to the loss is found by central differences.
-    """
-    kept = [tuple(slot) for slot in case.heads.kept(case.model).nonzero().tolist()]
-    generator, alpha = torch.Generator().manual_seed(seed), dict.fromkeys(kept, 2.0)
-    first, second = dict.fromkeys(kept, 0.0), dict.fromkeys(kept, 0.0)
-
-    def mean_loss(values):
-        with Gates(case.model, case.heads) as gates, torch.no_grad():
-            for slot, value in values.items():
-                gates.values[slot] = value
-            return sum(oracles.loss(case.model, case.tokenizer, row).item() for row in case.rows) / len(case.rows)
-
-    def logistic(x):
-        return 1 / (1 + math.exp(-x))
-
-    for step in range(1, steps + 1):
-        noise = torch.rand(case.heads.shape, generator=generator, dtype=torch.float64)
-        soft = {s: logistic((math.log(noise[s] / (1 - noise[s])) + alpha[s]) / (2 / 3)) for s in kept}
-        drawn = {s: min(1.0, max(0.0, 1.2 * soft[s] - 0.1)) for s in kept}
-        for slot in kept:
-            up, down = (mean_loss(drawn | {slot: drawn[slot] + h}) for h in (1e-5, -1e-5))
-            inside = 0 < 1.2 * soft[slot] - 0.1 < 1
-            through = 1.2 * soft[slot] * (1 - soft[slot]) / (2 / 3) if inside else 0.0
-            # The L0 norm of a gate: the chance that 1.2 soft - 0.1 > 0.
-            likely = logistic(alpha[slot] - 2 / 3 * math.log(0.1 / 1.1))
-            slope = (up - down) / 2e-5 * through + penalty * likely * (1 - likely) / len(kept)
-            first[slot] = 0.9 * first[slot] + 0.1 * slope
-            second[slot] = 0.999 * second[slot] + 0.001 * slope**2
-        for slot in kept:
-            mean, square = first[slot] / (1 - 0.9**step), second[slot] / (1 - 0.999**step)
-            alpha[slot] -= rate * mean / (math.sqrt(square) + 1e-8)
-    result = torch.zeros(case.heads.shape, dtype=torch.float64)
-    for slot, value in alpha.items():
-        result[slot] = value
-    return result
-
-
 def test_hard_concrete(case):
     case.rows = case.rows[:4]
     settings = {"steps": 3, "rate": 0.2, "penalty": 0.5, "seed": 5}
-    expected, kept = hard_concrete_by_hand(case, **settings), case.heads.kept(case.model)
+    expected, kept = oracles.hard_concrete(case, **settings), case.heads.kept(case.model)
     found = of(case, hard_concrete, **settings)
     assert (found[~kept] == 0).all() and (found[kept] != hard_concrete.START).all()
     assert (found - expected).abs().max() < 1e-5  # differences are good for so much
@@ -326,20 +286,6 @@ SETTINGS = {
     "attribution": {"steps": 2},
     "hybrid": {"of": {"gnorm": 1, "fisher": 1, "taylor": 1, "entropy": -1, "magnitude": 1}, "members": {}},
 }
-
-
-def counted(monkeypatch, model):
-    """Calls of the model and of autograd from here on."""
-    calls = {"forward": 0, "backward": 0}
-    original = torch.autograd.grad
-
-    def backward(*args, **kwargs):
-        calls["backward"] += 1
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(torch.autograd, "grad", backward)
-    model.register_forward_pre_hook(lambda *_: calls.update(forward=calls["forward"] + 1))
-    return calls
 
 
 @pytest.mark.parametrize("name", ALL)

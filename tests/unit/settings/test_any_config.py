@@ -290,7 +290,7 @@ def planning(tree: Path, models: int) -> float:
     made = snakemake(tree, "-n", "--quiet", "rules")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert made.returncode == 0, made.stderr[-3000:]
-    assert re.search(rf"prune_heads +{6 * models}\n", made.stdout + made.stderr)
+    assert re.search(rf"prune_heads +{18 * models}\n", made.stdout + made.stderr)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 

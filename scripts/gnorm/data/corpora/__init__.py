@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import importlib
 import random
+from pathlib import Path
 from types import ModuleType
 
 
+def names() -> list[str]:
+    """The names of all corpora."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+
+
 def load(name: str) -> ModuleType:
-    """The corpus module called `name`, imported alone so that a rule can declare it alone."""
+    """Import the corpus module called `name` alone, so that a rule can declare it alone."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def draw(name: str, count: int, seed: int) -> list[dict]:
-    """`count` rows with distinct texts, labels in equal shares up to chance."""
+    """Draw `count` rows with distinct texts, with labels in equal shares up to chance."""
     corpus, rng, seen, rows = load(name), random.Random(f"{name} {seed}"), set(), []
     repeats = 0
     while len(rows) < count:

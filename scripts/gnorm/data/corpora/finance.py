@@ -35,7 +35,7 @@ WHERE = ("in Asia", "in Europe", "at home", "abroad", "in Tokyo", "", "", "")
 
 
 def clause(rng: Random) -> tuple[str, str]:
-    """One statement about one company, and its direction."""
+    """Make one statement about one company, and its direction."""
     company = f"{rng.choice(FIRST)}{rng.choice(LAST)} {rng.choice(KIND)}"
     direction = rng.choice(LABELS)
     negated = direction != "neutral" and rng.random() < 0.4

@@ -28,7 +28,7 @@ ROOTS = [roots(family) for family in range(FAMILIES)]
 
 
 def spell(word: str, member: int) -> str:
-    """A family's plain word as this member of the family writes it."""
+    """Spell a family's plain word as this member of the family does."""
     word = word.replace(DOUBLED[member], 2 * DOUBLED[member]) if DOUBLED[member] else word
     return "".join(SHIFTS[member].get(c, ACCENTS[member].get(c, c)) for c in word)
 

@@ -26,20 +26,20 @@ def name(rng: Random) -> str:
 
 
 def gift(rng: Random) -> str:
-    """Both names come again, in the other order."""
+    """Repeat both names in the other order."""
     giver, taker, thing = name(rng), name(rng), rng.choice(THINGS)
     return f"{giver} gave {taker} a {thing} {rng.choice(TIMES)} , so {taker} thanked {giver} for the {thing} ."
 
 
 def report(rng: Random) -> str:
-    """The verb agrees with a subject that is some words back."""
+    """Make the verb agree with a subject some words earlier."""
     many = rng.randrange(2)
     subject, verb = (rng.choice(words).split(":")[many] for words in (SUBJECTS, VERBS))
     return f"the {subject} {rng.choice(PLACES)} {verb} {rng.choice(STATES)} {rng.choice(TIMES)} ."
 
 
 def nested(rng: Random) -> str:
-    """Brackets close in the order that they were opened in, from the inside out."""
+    """Close brackets from the inside out."""
     opened = [rng.choice(list(CLOSES)) for _ in range(rng.choice((2, 3)))]
     inside = [part for bracket in opened for part in (bracket, rng.choice(THINGS))]
     return " ".join(["list", *inside, *(CLOSES[bracket] for bracket in reversed(opened)), "."])

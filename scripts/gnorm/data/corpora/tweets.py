@@ -26,7 +26,7 @@ NEGATION = ("not", "never", "hardly")
 BOOST = ("so", "really", "sooo", "totally", "", "", "")
 OPENERS = ("omg", "ok", "lol", "well", "honestly", "ugh", "tbh", "", "", "")
 TAGS = "monday mood weekend london nofilter live fail win news tbt work friday random".split()
-# what comes last counts / what comes first counts
+# the last clause counts / the first clause counts
 LAST_COUNTS = ("but", "yet")
 FIRST_COUNTS = ("although", "even if")
 PLANS = (

@@ -1,4 +1,4 @@
-"""Archives of the package index as data: fetched with pip's own finder, checked, and read member by member.
+"""Archives of the package index: fetched with pip's own finder, checked, and read member by member.
 
 `pip download` asks an sdist for its metadata, which runs the package's own setup code. So only pip's
 finder and its session are used here: index, proxies, certificates and `--find-links` follow pip's
@@ -24,13 +24,13 @@ from gnorm.errors import UserError
 from gnorm.files import atomic
 from gnorm.logs import log
 
-LIMIT = 4 * 2**30  # bytes that a member may have
+LIMIT = 4 * 2**30  # bytes of a member at most
 CHUNK = 2**20
 KINDS = {"wheel": "--only-binary=:all:", "sdist": "--no-binary=:all:"}
 
 
-def fetch(package: str, version: str, kind: str, sha256: str, mirror: str | None, path: str | Path) -> None:
-    """The wheel or sdist of a package's version, into `path`, if it is the one with this checksum.
+def fetch(*, package: str, version: str, kind: str, sha256: str, mirror: str | None, path: str | Path) -> None:
+    """Fetch the wheel or sdist of a package's version into `path`, if it is the one with this checksum.
 
     `mirror` is a folder to look into instead of the index.
     """
@@ -44,13 +44,13 @@ def fetch(package: str, version: str, kind: str, sha256: str, mirror: str | None
         try:
             with session.get(link.url_without_fragment, stream=True, headers={"Accept-Encoding": "identity"}) as answer:
                 answer.raise_for_status()
-                with open(temporary, "wb") as file:
+                with open(temporary, "wb") as target:
                     for chunk in answer.iter_content(CHUNK):
                         digest.update(chunk)
-                        file.write(chunk)
-        except OSError as error:  # of the session as of the file
-            said = f"{what} cannot be downloaded ({type(error).__name__})"
-            raise UserError(f"{said}: run again once the package index can be reached") from error
+                        target.write(chunk)
+        except OSError as error:  # of the session or of the file
+            message = f"{what} cannot be downloaded ({type(error).__name__})"
+            raise UserError(f"{message}: run again once the package index can be reached") from error
         if digest.hexdigest() != sha256:
             raise UserError(
                 f"{what}: {link.filename} has the sha256 {digest.hexdigest()}, the suite says {sha256}; "
@@ -59,7 +59,7 @@ def fetch(package: str, version: str, kind: str, sha256: str, mirror: str | None
 
 
 def unpack_file(archive: str | Path, inner: str | None, member: str, path: str | Path) -> None:
-    """One file of an archive, or of an archive inside it, into `path`."""
+    """Unpack one file of an archive, or of an archive inside it, into `path`."""
     with _opened(archive, inner) as (sizes, read), atomic(path) as temporary:
         _known(member, sizes, archive)
         with read(member) as source, open(temporary, "wb") as target:
@@ -73,7 +73,7 @@ def unpack_folder(
     pick: Callable[[Iterator[str], str], list[str]],
     folder: str | Path,
 ) -> None:
-    """The files directly in a folder of an archive that `pick` chooses by their names, into `folder`."""
+    """Unpack files of one folder of an archive, chosen by `pick` from their names, into `folder`."""
     member = member.rstrip("/")
     with _opened(archive, inner) as (sizes, read), atomic(folder) as temporary:
         inside = {name.rpartition("/")[2]: name for name in sizes if name.rpartition("/")[0] == member}
@@ -88,7 +88,7 @@ def unpack_folder(
 
 @contextmanager
 def _pip(kind: str, mirror: str | None) -> Iterator[tuple[Any, Any]]:
-    """pip's finder and session, set up by its own configuration; its cache in the home folder is left alone."""
+    """Set up pip's finder and session by its own configuration; its cache in the home folder is not used."""
     from pip._internal.commands import create_command
 
     where = ["--no-index", "--find-links", str(Path(mirror).expanduser().resolve())] if mirror else []
@@ -100,17 +100,17 @@ def _pip(kind: str, mirror: str | None) -> Iterator[tuple[Any, Any]]:
 
 
 def _find(finder, package: str, version: str, what: str, mirror: str | None):
-    """The link to the archive; one that is not there is told from an index that cannot be asked."""
+    """Find the link to the archive; distinguishes a missing package from an unreachable index."""
     from pip._vendor.packaging.specifiers import SpecifierSet
 
-    with _overheard("pip._internal.index.collector") as said:
-        found = finder.find_best_candidate(package, SpecifierSet(f"=={version}"))
-    if found.best_candidate is not None:
-        return found.best_candidate.link
-    have = ", ".join(dict.fromkeys(str(c.version) for c in found.iter_all()))
+    with _overheard("pip._internal.index.collector") as messages:
+        candidates = finder.find_best_candidate(package, SpecifierSet(f"=={version}"))
+    if candidates.best_candidate is not None:
+        return candidates.best_candidate.link
+    have = ", ".join(dict.fromkeys(str(c.version) for c in candidates.iter_all()))
     if have:
         raise UserError(f"{what} is not there; allowed: {have}. Correct `version:` in the suite")
-    if any("Could not fetch" in text and "404" not in text for text in said):
+    if any("Could not fetch" in text and "404" not in text for text in messages):
         raise UserError(
             f"the package index cannot be reached for {what}: run again once it can, "
             "or put the file into a folder and add package_mirror=DIR to --config"
@@ -121,16 +121,16 @@ def _find(finder, package: str, version: str, what: str, mirror: str | None):
 
 @contextmanager
 def _overheard(name: str) -> Iterator[list[str]]:
-    """What a logger of pip says meanwhile; it tells of failed requests nowhere else."""
-    said: list[str] = []
+    """Collect the messages of a logger of pip, which reports failed requests nowhere else."""
+    messages: list[str] = []
     logger, handler = logging.getLogger(name), logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())
+    handler.emit = lambda record: messages.append(record.getMessage())
     level, passed_on = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     try:
-        yield said
+        yield messages
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
@@ -139,33 +139,33 @@ def _overheard(name: str) -> Iterator[list[str]]:
 
 @contextmanager
 def _opened(archive: str | Path, inner: str | None) -> Iterator[tuple[dict[str, int], Callable[[str], IO[bytes]]]]:
-    """Sizes of an archive's regular files by name, and a function that opens one.
+    """Yield the sizes of an archive's regular files by name, and a function that opens one.
 
     Nothing is written under a name from the archive. Links, devices and folders are not listed.
     """
-    with open(archive, "rb") as file, _members(file, archive) as (sizes, read):
+    with open(archive, "rb") as stream, _members(stream, archive) as (sizes, read):
         if inner is None:
             yield sizes, read
             return
         _known(inner, sizes, archive)
-        # Copied out first: an archive is read back and forth, which a compressed member allows at a price.
+        # Copied out first: an archive is read back and forth, which is slow in a compressed member.
         with read(inner) as compressed, tempfile.TemporaryFile(dir=Path(archive).parent) as unpacked:
             shutil.copyfileobj(compressed, unpacked, CHUNK)
-            with _members(unpacked, inner) as found:
-                yield found
+            with _members(unpacked, inner) as members:
+                yield members
 
 
 @contextmanager
-def _members(file: IO[bytes], name: str | Path) -> Iterator[tuple[dict[str, int], Callable[[str], IO[bytes]]]]:
-    file.seek(0)
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as opened:
+def _members(stream: IO[bytes], name: str | Path) -> Iterator[tuple[dict[str, int], Callable[[str], IO[bytes]]]]:
+    stream.seek(0)
+    if zipfile.is_zipfile(stream):
+        with zipfile.ZipFile(stream) as opened:
             infos = [info for info in opened.infolist() if not info.is_dir() and not _is_link(info)]
             yield {info.filename: info.file_size for info in infos}, opened.open
         return
-    file.seek(0)
+    stream.seek(0)
     try:
-        with tarfile.open(fileobj=file) as opened:
+        with tarfile.open(fileobj=stream) as opened:
             yield {info.name: info.size for info in opened if info.isreg()}, opened.extractfile
     except tarfile.ReadError as error:
         raise UserError(f"{Path(name).name} is neither a zip nor a tar archive") from error

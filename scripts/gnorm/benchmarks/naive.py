@@ -1,4 +1,4 @@
-"""What the engine is compared with: the notebooks' procedure, loops over sentences, and the floor."""
+"""Procedures to compare the engine with: the notebooks' procedure, loops over sentences, and the floor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _head_norms(gradient: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def notebooks(model: nn.Module, heads: HeadMap, batches: list[Batch], passes: int) -> torch.Tensor:
-    """A gradient of every weight for every batch, all batches once more for every layer."""
+    """Compute a gradient of every weight for every batch, with all batches repeated for every layer."""
     model.requires_grad_()
     total = torch.zeros(3, *heads.shape, dtype=torch.float64)
     for layer in range(passes):
@@ -30,7 +30,7 @@ def notebooks(model: nn.Module, heads: HeadMap, batches: list[Batch], passes: in
 
 
 def sentences(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> torch.Tensor:
-    """The paper's equations as they stand: one pass a sentence, for the gradients of all layers' Q, K and V."""
+    """Compute the paper's equations as they stand: one pass per sentence, for gradients of all layers' Q, K and V."""
     kept = heads.kept(model)
     parts = [(row, part) for row in range(len(heads.blocks)) if kept[row].any() for part in range(3)]
     weights = [model.get_submodule(heads.blocks[row].projections[part]).weight.requires_grad_() for row, part in parts]
@@ -44,7 +44,7 @@ def sentences(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> torch.T
 
 
 def floor(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> None:
-    """Forward and activation-only backward of the same batches, nothing scored."""
+    """Run forward and activation-only backward on the same batches, without scoring."""
     for batch in batches:
         lowest = []
 
@@ -62,7 +62,7 @@ def floor(model: nn.Module, heads: HeadMap, batches: list[Batch]) -> None:
 
 @torch.inference_mode()
 def accuracy(model: nn.Module, batches: list[Batch]) -> float:
-    """One sentence at a time."""
+    """Measure accuracy one sentence at a time."""
     right = [
         (model(**batch.to(model.device).inputs).logits.argmax(-1).cpu() == batch.labels).item() for batch in batches
     ]
@@ -71,7 +71,7 @@ def accuracy(model: nn.Module, batches: list[Batch]) -> float:
 
 @torch.inference_mode()
 def entropy(model: nn.Module, heads: HeadMap, batches: list[Batch], epsilon: float = 1e-7) -> torch.Tensor:
-    """Variant C, one sentence at a time, every layer's attention kept until the end of its pass."""
+    """Compute variant C one sentence at a time, with every layer's attention kept until the end of its pass."""
     total = torch.zeros(heads.layers, heads.heads, dtype=torch.float64)
     for batch in batches:
         attentions = model(**batch.to(model.device).inputs, output_attentions=True).attentions

@@ -23,7 +23,7 @@ TORCH = Path(torch.__file__).parent
 
 
 def machine() -> str:
-    """What it runs on, and when."""
+    """Name the machine and the date."""
     today = f"on {date.today().isoformat()}, torch {torch.__version__}"
     if torch.cuda.is_available():
         return f"{torch.cuda.get_device_name()} {today}"
@@ -50,7 +50,7 @@ def waits(work: Callable[[], object]) -> Counter[str]:
 
     Torch reports the innermost line, which may be its own. The line that called torch is counted instead.
     """
-    found: Counter[str] = Counter()
+    places: Counter[str] = Counter()
 
     def count(message, category, filename, lineno, *_):
         if "synchronizing CUDA" not in str(message):
@@ -60,7 +60,7 @@ def waits(work: Callable[[], object]) -> Counter[str]:
             frame = frame.f_back
         while frame.f_back and Path(frame.f_code.co_filename).is_relative_to(TORCH):
             frame = frame.f_back
-        found[f"{frame.f_code.co_filename}:{frame.f_lineno}"] += 1
+        places[f"{frame.f_code.co_filename}:{frame.f_lineno}"] += 1
 
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
@@ -71,18 +71,18 @@ def waits(work: Callable[[], object]) -> Counter[str]:
             work()
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    return found
+    return places
 
 
-def own(found: Counter[str]) -> int:
-    """Waits that are not inside transformers or TextPruner."""
-    return sum(count for place, count in found.items() if not re.search(r"/(transformers|textpruner)/", place))
+def own(places: Counter[str]) -> int:
+    """Count the waits that are not inside transformers or TextPruner."""
+    return sum(count for place, count in places.items() if not re.search(r"/(transformers|textpruner)/", place))
 
 
 def peak_mb(work: Callable[[], object], every: float = 0.002) -> float:
-    """The most memory that `work` takes beyond what was there, on the GPU if there is one.
+    """Measure the peak memory of `work` beyond that in use before, on the GPU if there is one.
 
-    On the CPU it makes later allocations slower: measure time first.
+    On the CPU this makes later allocations slower: measure time first.
     """
     gc.collect()
     if torch.cuda.is_available():

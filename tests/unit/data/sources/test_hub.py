@@ -1,10 +1,7 @@
 """Fetching from the hub and from its mirror, and what is said where that fails; no network."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,9 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pandas as pd
 import pytest
 from huggingface_hub import constants, file_download
-from support import ROOT, copy_workflow, snakemake
+from support import ROOT, copy_workflow, run_python, snakemake
 
-from gnorm.data import hub, prepare
+from gnorm.data import prepare, saved
+from gnorm.data.sources import hub
 from gnorm.errors import UserError
 
 MODEL = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "weights"}
@@ -24,6 +22,14 @@ TABLE = pd.DataFrame({"text": ["一", "two, three", "four"], "labels": ["zh", "e
 def one_line(caught) -> str:
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def fetch_model(name, revision, mirror, folder):
+    hub.fetch_model({"id": name, "revision": revision}, folder, mirror)
+
+
+def fetch_dataset(name, revision, config, split, mirror, path):
+    hub.fetch_dataset({"id": name, "revision": revision, "config": config, "split": split}, path, mirror)
 
 
 def fill(folder, files):
@@ -122,23 +128,23 @@ def test_only_what_a_model_needs():
         "onnx/model.onnx",
         "README.md",
     ]
-    assert hub.model_files(names, "m") == ["config.json", "tokenizer.json", "vocab.txt", "model.safetensors"]
+    assert saved.model_files(names, "m") == ["config.json", "tokenizer.json", "vocab.txt", "model.safetensors"]
     split = ["config.json", "spiece.model", "pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"]
     split += ["pytorch_model.bin.index.json", "tf_model.h5"]
-    assert set(split) - set(hub.model_files(split, "m")) == {"tf_model.h5"}
+    assert set(split) - set(saved.model_files(split, "m")) == {"tf_model.h5"}
 
 
 @pytest.mark.parametrize("missing,named", [("config.json",) * 2, ("tokenizer.json",) * 2, ("model.safetensors",) * 2])
 def test_what_a_model_lacks(missing, named):
     with pytest.raises(UserError, match=f"the model has no .*{named}") as caught:
-        hub.model_files([name for name in MODEL if name != missing], "the model")
+        saved.model_files([name for name in MODEL if name != missing], "the model")
     one_line(caught)
 
 
 def test_a_model_from_the_mirror(tmp_path):
     fill(tmp_path / "mirror/models/a/b", MODEL | {"pytorch_model.bin": "no", "modeling.py": "no"})
     (tmp_path / "mirror/models/a/b/onnx").mkdir()
-    hub.fetch_model("a/b", "main", str(tmp_path / "mirror"), tmp_path / "out/model")
+    fetch_model("a/b", "main", str(tmp_path / "mirror"), tmp_path / "out/model")
     assert {path.name: path.read_text() for path in (tmp_path / "out/model").iterdir()} == MODEL
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
 
@@ -149,7 +155,7 @@ def test_a_dataset_from_the_mirror(tmp_path, kind, config):
     folder = tmp_path / "datasets/a/b" / (config or "")
     folder.mkdir(parents=True)
     (TABLE.to_csv if kind == "csv" else TABLE.to_parquet)(folder / f"dev.{kind}", index=False)
-    hub.fetch_dataset("a/b", "main", config, "dev", str(tmp_path), tmp_path / "out/dataset.parquet")
+    fetch_dataset("a/b", "main", config, "dev", str(tmp_path), tmp_path / "out/dataset.parquet")
     assert pd.read_parquet(tmp_path / "out/dataset.parquet").equals(TABLE)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["dataset.parquet"]
 
@@ -157,33 +163,33 @@ def test_a_dataset_from_the_mirror(tmp_path, kind, config):
 def test_what_a_mirror_lacks(tmp_path):
     mirror, out = tmp_path / "mirror", tmp_path / "out"
     for fetch in (
-        lambda: hub.fetch_model("a/b", "main", str(mirror), out / "model"),
-        lambda: hub.fetch_dataset("a/b", "main", None, "dev", str(mirror), out / "dataset.parquet"),
+        lambda: fetch_model("a/b", "main", str(mirror), out / "model"),
+        lambda: fetch_dataset("a/b", "main", None, "dev", str(mirror), out / "dataset.parquet"),
     ):
         with pytest.raises(UserError) as caught:
             fetch()
         assert f"hub_mirror: there is no folder {mirror}; it must exist and hold {mirror}/" in one_line(caught)
     mirror.mkdir()
     with pytest.raises(UserError) as caught:
-        hub.fetch_model("a/b", "main", str(mirror), out / "model")
+        fetch_model("a/b", "main", str(mirror), out / "model")
     assert one_line(caught).endswith(f"no model a/b: put what save_pretrained writes into {mirror}/models/a/b/")
     with pytest.raises(UserError) as caught:
-        hub.fetch_dataset("a/b", "main", "c", "dev", str(mirror), out / "dataset.parquet")
+        fetch_dataset("a/b", "main", "c", "dev", str(mirror), out / "dataset.parquet")
     expected = f"no split 'dev' of the dataset a/b: put the split into {mirror}/datasets/a/b/c/dev.parquet or dev.csv"
     assert one_line(caught).endswith(expected)
     fill(mirror / "datasets/a/b/c", {"test.csv": "t,y\n"})
     with pytest.raises(UserError, match="dev.csv; the folder has test.csv$"):
-        hub.fetch_dataset("a/b", "main", "c", "dev", str(mirror), out / "dataset.parquet")
+        fetch_dataset("a/b", "main", "c", "dev", str(mirror), out / "dataset.parquet")
     fill(mirror / "models/a/b", {"config.json": "{}"})
     with pytest.raises(UserError, match=f"{mirror}/models/a/b has no weights"):
-        hub.fetch_model("a/b", "main", str(mirror), out / "model")
+        fetch_model("a/b", "main", str(mirror), out / "model")
     assert not out.exists() or not list(out.iterdir())
 
 
 def test_a_model_from_the_hub(fake_hub, tmp_path):
     files = MODEL | {"pytorch_model.bin": "no", "modeling.py": "no", "README.md": "no"}
     fake_hub.repositories["models/a/b"] = {name: text.encode() for name, text in files.items()}
-    hub.fetch_model("a/b", "main", None, tmp_path / "model")
+    fetch_model("a/b", "main", None, tmp_path / "model")
     assert {path.name: path.read_text() for path in (tmp_path / "model").iterdir()} == MODEL
     assert not any("pytorch_model" in path or ".py" in path for path in fake_hub.asked)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -205,7 +211,7 @@ configs:
 def test_a_dataset_from_the_hub(fake_hub, tmp_path):
     csv, parquet = TABLE.to_csv(index=False).encode(), TABLE.to_parquet(index=False)
     fake_hub.repositories["datasets/a/plain"] = {"train.csv": csv + b"five,en\n", "valid.csv": csv, "plain.py": b"no"}
-    hub.fetch_dataset("a/plain", "main", None, "validation", None, tmp_path / "dataset.parquet")
+    fetch_dataset("a/plain", "main", None, "validation", None, tmp_path / "dataset.parquet")
     assert pd.read_parquet(tmp_path / "dataset.parquet").equals(TABLE)
     fake_hub.repositories["datasets/a/card"] = {
         "README.md": CARD.encode(),
@@ -213,7 +219,7 @@ def test_a_dataset_from_the_hub(fake_hub, tmp_path):
         "one/dev-00000.parquet": TABLE[:2].to_parquet(index=False),
         "two/train-00000.parquet": parquet,
     }
-    hub.fetch_dataset("a/card", "main", "one", "dev_matched", None, tmp_path / "dataset.parquet")
+    fetch_dataset("a/card", "main", "one", "dev_matched", None, tmp_path / "dataset.parquet")
     assert pd.read_parquet(tmp_path / "dataset.parquet").equals(TABLE[:2])
     for config, split, message in (
         ("three", "train", "the dataset a/card has no config 'three'; allowed: one, two"),
@@ -221,13 +227,13 @@ def test_a_dataset_from_the_hub(fake_hub, tmp_path):
         ("one", "test", "the dataset a/card has no split 'test'; allowed: train, dev_matched"),
     ):
         with pytest.raises(UserError) as caught:
-            hub.fetch_dataset("a/card", "main", config, split, None, tmp_path / "other.parquet")
+            fetch_dataset("a/card", "main", config, split, None, tmp_path / "other.parquet")
         assert one_line(caught) == message
     fake_hub.repositories["datasets/a/empty"] = {"README.md": b"nothing here", "empty.py": b"no"}
     with pytest.raises(
         UserError, match="the dataset a/empty cannot be read .*run with --config hub_mirror=DIR"
     ) as caught:
-        hub.fetch_dataset("a/empty", "main", None, "train", None, tmp_path / "other.parquet")
+        fetch_dataset("a/empty", "main", None, "train", None, tmp_path / "other.parquet")
     one_line(caught)
     assert not any(".py" in path for path in fake_hub.asked)
     assert [path.name for path in tmp_path.iterdir()] == ["dataset.parquet"]
@@ -241,9 +247,9 @@ INSTEAD = {
 
 def fetch(kind, name, folder, revision="main"):
     if kind == "model":
-        hub.fetch_model(name, revision, None, folder / "model")
+        fetch_model(name, revision, None, folder / "model")
     else:
-        hub.fetch_dataset(name, revision, "c", "dev", None, folder / "dataset.parquet")
+        fetch_dataset(name, revision, "c", "dev", None, folder / "dataset.parquet")
 
 
 @pytest.mark.parametrize("kind", ["model", "dataset"])
@@ -302,39 +308,38 @@ def test_a_missing_mirror_is_one_line_in_the_workflow(tmp_path):
     )
 
 
-SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py"))
+PROBE = """
 
-
-def test_every_script_takes_the_hub_offline_before_its_libraries_look():
-    program = """
-import importlib, os, sys
-sys.path[:0] = ["scripts", "."]
-import numpy, pandas, torch
-
-class Watch:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("huggingface_hub", "transformers", "datasets", "tokenizers"):
-            os._exit(0 if os.environ.get("HF_HUB_OFFLINE") == "1" else 1)
-
-sys.meta_path.insert(0, Watch())
-for script in sys.argv[1:]:
-    child = os.fork()
-    if not child:
-        importlib.import_module(script)
-        os._exit(0)
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-        sys.exit(script)
+rule probe:
+    output:
+        "probe.txt",
+    script:
+        "scripts/probe.py"
 """
-    environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
-    command = [sys.executable, "-c", program, *SCRIPTS]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert made.returncode == 0, made.stderr
+
+
+def test_every_job_finds_the_hub_offline(tmp_path):
+    """Whatever the shell says: the Snakefile takes it offline, and every library of the hub reads that."""
+    copy_workflow(tmp_path)
+    with open(tmp_path / "Snakefile", "a") as file:
+        file.write(PROBE)
+    (tmp_path / "scripts/probe.py").write_text(
+        "import datasets, transformers\nfrom huggingface_hub import constants\n"
+        "offline = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE, transformers.utils.is_offline_mode()\n"
+        "open(snakemake.output[0], 'w').write(repr(offline))\n"
+    )
+    made = snakemake(tmp_path, "--config", "suite=smoke", "--", "probe.txt", HF_HUB_OFFLINE=None)
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert (tmp_path / "probe.txt").read_text() == "(True, True, True)"
+
+
+def test_what_make_runs_finds_the_hub_offline():
+    assert re.search(r"^export HF_HUB_OFFLINE = 1$", (ROOT / "Makefile").read_text(), re.M)
 
 
 def test_only_a_download_opens_a_connection(tmp_path):
     program = f"""
 import socket, sys
-sys.path.insert(0, "scripts")
 
 def refuse(*_a, **_k):
     raise AssertionError("a connection was tried")
@@ -343,7 +348,7 @@ socket.getaddrinfo = socket.create_connection = socket.socket.connect = refuse
 import make_checkpoint, make_dataset
 import datasets, transformers
 from gnorm.errors import UserError
-from gnorm.data import hub
+from gnorm.data.sources import hub
 from huggingface_hub import HfApi, constants
 
 for reach in (
@@ -359,22 +364,19 @@ for reach in (
     else:
         raise SystemExit("nothing stopped it")
 try:
-    hub.fetch_model("owner/name", "main", None, {str(tmp_path / "model")!r})
+    hub.fetch_model(dict(id="owner/name", revision="main"), {str(tmp_path / "model")!r}, None)
 except AssertionError as error:
     print(error)
 assert constants.HF_HUB_OFFLINE
 """
-    environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
-    environment |= {"HF_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-c", program]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    made = run_python(program, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "home"))
     assert made.returncode == 0 and made.stdout.strip() == "a connection was tried", made.stderr[-2000:]
 
 
 def test_fetched_files_are_read_like_any_other(tmp_path):
     (tmp_path / "datasets/a/b").mkdir(parents=True)
     TABLE.to_csv(tmp_path / "datasets/a/b/dev.csv", index=False)
-    hub.fetch_dataset("a/b", "main", None, "dev", str(tmp_path), tmp_path / "dataset.parquet")
+    fetch_dataset("a/b", "main", None, "dev", str(tmp_path), tmp_path / "dataset.parquet")
     entry = {"source": "file", "path": str(tmp_path / "dataset.parquet"), "text": "text", "pair": None}
     entry |= {"label": "labels", "classes": ["en", "zh"], "unscored": [], "order": "as_is"}
     counts = {"train": 0, "calibration": 3, "entropy": "same", "evaluation": "same", "disjoint": True}

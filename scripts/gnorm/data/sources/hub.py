@@ -1,7 +1,7 @@
 """Models and datasets from the hub, or from a folder that mirrors it.
 
-The one module that may use the network; the package itself keeps the hub offline. What is
-downloaded is data: code in a repository is left there.
+Only this module and `package` may use the network; everywhere else the hub is offline. Only data are downloaded, never
+a repository's code.
 
 A mirror has `models/{owner}/{name}/` as written by `save_pretrained`, and
 `datasets/{owner}/{name}/{split}.parquet` or `.csv`, for a dataset with configs
@@ -14,94 +14,65 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import datasets
-import requests
-from huggingface_hub import HfApi, constants
-from huggingface_hub.errors import (
-    FileMetadataError,
-    GatedRepoError,
-    HfHubHTTPError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
-from huggingface_hub.utils import disable_progress_bars, reset_sessions
-
-from gnorm.data import records
+from gnorm.data.saved import model_files
 from gnorm.errors import UserError
 from gnorm.files import atomic
 from gnorm.logs import log
 
-disable_progress_bars()
+if TYPE_CHECKING:
+    import datasets
+
+LOCATION = ("id", "revision", "config", "split")
+MIRROR = "hub_mirror"
+RETRIES = 3  # a network may recover, but a file missing from a mirror stays missing
 TIMEOUT = 20  # seconds for the hub's first answer
-WEIGHTS = (
-    ("model*.safetensors", "model.safetensors.index.json"),
-    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
-)
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-OTHERS = (".json", ".txt", ".model")  # configurations, vocabularies, merges, sentencepiece models
 
 
-def fetch_model(name: str, revision: str, mirror: str | None, folder: str | Path) -> None:
-    """Configuration, tokenizer and weights of a model, into `folder`."""
+def fetch_model(entry: dict, path: str | Path, mirror: str | None, archive: str | None = None) -> None:
+    """Put a model's configuration, tokenizer and weights into the folder `path`."""
+    name = entry["id"]
     place = _mirrored(mirror, "models", name)
-    with atomic(folder) as temporary:
+    with atomic(path) as temporary:
         temporary.mkdir()
         if mirror:
             _check_mirror(mirror, place)
             if not place.is_dir():
                 raise UserError(f"the mirror has no model {name}: put what save_pretrained writes into {place}/")
-            for file in model_files((path.name for path in place.iterdir() if path.is_file()), str(place)):
-                shutil.copyfile(place / file, temporary / file)
+            for needed in model_files((one.name for one in place.iterdir() if one.is_file()), str(place)):
+                shutil.copyfile(place / needed, temporary / needed)
         else:
             instead = f"put what save_pretrained writes into {place}/ and run with --config hub_mirror=DIR"
-            needed = partial(model_files, where=f"the model {name}")
-            _download("model", name, revision, needed, temporary, instead)
+            wanted = partial(model_files, where=f"the model {name}")
+            _download("model", name, entry["revision"], wanted, temporary, instead)
 
 
-def fetch_dataset(
-    name: str, revision: str, config: str | None, split: str, mirror: str | None, path: str | Path
-) -> None:
-    """One split of a dataset, into a parquet file."""
+def fetch_dataset(entry: dict, path: str | Path, mirror: str | None, archive: str | None = None) -> None:
+    """Put one split of a dataset into the parquet file `path`."""
+    from gnorm.data import records
+
+    name, config, split = entry["id"], entry["config"], entry["split"]
     place = _mirrored(mirror, "datasets", name, *filter(None, [config]))
     files = [place / f"{split}{suffix}" for suffix in (".parquet", ".csv")]
     put = f"put the split into {files[0]} or {files[1].name}"
     if mirror:
         _check_mirror(mirror, files[0])
-        found = next((file for file in files if file.is_file()), None)
-        if found is None:
-            have = ", ".join(sorted(file.name for file in place.iterdir())) if place.is_dir() else ""
-            there = f"; the folder has {have}" if have else ""
-            raise UserError(f"the mirror has no split {split!r} of the dataset {name}: {put}{there}")
-        records.write(records.read(found), path)
+        present = next((one for one in files if one.is_file()), None)
+        if present is None:
+            have = ", ".join(sorted(one.name for one in place.iterdir())) if place.is_dir() else ""
+            instead = f"; the folder has {have}" if have else ""
+            raise UserError(f"the mirror has no split {split!r} of the dataset {name}: {put}{instead}")
+        records.write(records.read(present), path)
         return
     instead = f"{put} and run with --config hub_mirror=DIR"
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=Path(path).parent) as scratch:
         repository, cache = Path(scratch, "repository"), Path(scratch, "cache")
-        _download("dataset", name, revision, dataset_files, repository, instead)
+        _download("dataset", name, entry["revision"], dataset_files, repository, instead)
         records.write(_read_repository(repository, cache, name, config, split, instead), path)
-
-
-def model_files(names: Iterable[str], where: str) -> list[str]:
-    """Of all files of a model those that are needed; weights as safetensors if there are any."""
-    names = sorted(name for name in names if "/" not in name)
-    weights: list[str] = []
-    for patterns in WEIGHTS:
-        weights = weights or [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
-    others = [name for name in names if name.endswith(OTHERS) and not name.endswith(".index.json")]
-    for what, there in (
-        ("config.json", "config.json" in others),
-        ("weights (model.safetensors or pytorch_model.bin)", bool(weights)),
-        (f"tokenizer ({', '.join(TOKENIZERS)})", any(name in TOKENIZERS for name in others)),
-    ):
-        if not there:
-            raise UserError(f"{where} has no {what}: a model saved by save_pretrained, and its tokenizer, are needed")
-    return others + weights
 
 
 def dataset_files(names: Iterable[str]) -> list[str]:
@@ -125,20 +96,27 @@ def _download(
     folder: Path,
     instead: str,
 ) -> None:
-    """Those files of a repository that `wanted` picks; `instead` is what someone without the hub can do."""
+    """Download the files of a repository that `wanted` picks; `instead` tells people without the hub what to do."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import disable_progress_bars
+
+    disable_progress_bars()
     with _online(), _explained(kind, name, revision, instead):
         api = HfApi()
-        found = api.repo_info(name, repo_type=kind, revision=revision, timeout=TIMEOUT)
-        log.info("%s %s, revision %s, is commit %s", kind, name, revision, found.sha)
-        for file in wanted([entry.rfilename for entry in found.siblings]):
-            log.info("downloading %s", file)
-            api.hf_hub_download(name, file, repo_type=kind, revision=found.sha, local_dir=folder)
+        repository = api.repo_info(name, repo_type=kind, revision=revision, timeout=TIMEOUT)
+        log.info("%s %s, revision %s, is commit %s", kind, name, revision, repository.sha)
+        for needed in wanted([one.rfilename for one in repository.siblings]):
+            log.info("downloading %s", needed)
+            api.hf_hub_download(name, needed, repo_type=kind, revision=repository.sha, local_dir=folder)
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's notes on its downloads
 
 
 @contextmanager
 def _online() -> Iterator[None]:
-    """The hub within reach, for a download alone."""
+    """Allow the network during a download only."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import reset_sessions
+
     before = constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET
     constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET = False, True  # Xet would fill a cache in the home folder
     reset_sessions()
@@ -151,7 +129,18 @@ def _online() -> Iterator[None]:
 
 @contextmanager
 def _explained(kind: str, name: str, revision: str, instead: str) -> Iterator[None]:
-    """The hub's errors as one line that says what to do."""
+    """Turn the hub's errors into one line that says what to do."""
+    import requests
+    from huggingface_hub import constants
+    from huggingface_hub.errors import (
+        FileMetadataError,
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
     try:
         yield
     except GatedRepoError as error:
@@ -164,20 +153,24 @@ def _explained(kind: str, name: str, revision: str, instead: str) -> Iterator[No
         message = f"the {kind} {name} has no revision {revision!r} on the hub: correct `revision:` in the suite"
         raise UserError(f"{message}, or {instead}") from error
     except (requests.RequestException, FileMetadataError) as error:
-        # A file that cannot be had is a missing local file to the library; why is in its cause.
+        # The library reports a failed download as a missing local file; the reason is in the error's cause.
         first = (error.__cause__ or error) if isinstance(error, LocalEntryNotFoundError) else error
         if isinstance(first, HfHubHTTPError) and first.response is not None:
-            said = f"answers with HTTP status {first.response.status_code}"
+            failure = f"answers with HTTP status {first.response.status_code}"
         else:
-            said = f"cannot be reached ({type(first).__name__})"
-        message = f"the hub {constants.ENDPOINT} {said} for the {kind} {name}: run again once it can be reached"
+            failure = f"cannot be reached ({type(first).__name__})"
+        message = f"the hub {constants.ENDPOINT} {failure} for the {kind} {name}: run again once it can be reached"
         raise UserError(f"{message}, or {instead}") from error
 
 
 def _read_repository(
     folder: Path, cache: Path, name: str, config: str | None, split: str, instead: str
 ) -> datasets.Dataset:
-    """A split of a downloaded dataset; its files and its card say which configs and splits there are."""
+    """Read a split of a downloaded dataset; its files and its card say which configs and splits exist."""
+    import datasets
+
+    from gnorm.data import records
+
     path = str(folder)
     try:
         configs = datasets.get_dataset_config_names(path)
@@ -192,5 +185,5 @@ def _read_repository(
             path, config, split=split, cache_dir=str(cache), keep_in_memory=True, verification_mode="no_checks"
         )
     except (FileNotFoundError, *records.UNREADABLE) as error:
-        said = records.reason(error).replace(path, name)
-        raise UserError(f"the dataset {name} cannot be read ({said}): {instead}") from error
+        reason = records.reason(error).replace(path, name)
+        raise UserError(f"the dataset {name} cannot be read ({reason}): {instead}") from error

@@ -1,0 +1,22 @@
+"""RoBERTa: BERT's layers with a tokenizer of bytes."""
+
+from gnorm.families import ENCODER, Family, Scratch, Tokenizer
+from gnorm.families.bert import LAYOUT
+
+FAMILY = Family(
+    name="roberta",
+    layout=LAYOUT,
+    positions_after_padding=True,
+    textpruner=True,
+    scratch=Scratch(
+        tokenizer=Tokenizer(
+            kind="bytes",
+            wrapper="RobertaTokenizerFast",
+            special=("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+            single="<s> $A </s>",
+            pair="<s> $A </s> </s> $B </s>",
+            unknown="<unk>",
+        ),
+        settings=ENCODER,
+    ),
+)

@@ -1,0 +1,297 @@
+"""What a configuration asks for: its models and strategies, and the files that each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gnorm import imports, layout, scores
+from gnorm.errors import UserError
+from gnorm.pruning.rescoring import once
+from gnorm.published import interchange, paper
+from gnorm.scores import describe
+from gnorm.settings import suites
+
+PAGES = ("png", "pdf")  # kinds of a figure's file
+TABLES = ("csv", "md", "tex", "html")  # ... and of a table's
+
+
+def source(name: str) -> Path:
+    """A module of the package as a file: `scores.gnorm` is scripts/gnorm/scores/gnorm.py."""
+    return imports.PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def parts(count: int, size: int) -> list[tuple[int, int]]:
+    """(first, last) of consecutive parts of `size`, the last one shorter if need be."""
+    return [(first, min(first + size, count) - 1) for first in range(0, count, size)]
+
+
+def draws(figure: str) -> str:
+    """The module that draws a figure."""
+    return f"figures.{figure.lower()}"
+
+
+def makes(table: str) -> str:
+    """The module that makes a table."""
+    return f"tables.{table}"
+
+
+def without_a_run(kind: str) -> list[str]:
+    """Tables or figures that can be made of the published results alone."""
+    names = (imports.constant(path, "PUBLISHED", None) for path in sorted(source(kind).with_suffix("").glob("*.py")))
+    return [name for name in names if name]
+
+
+class Suite:
+    """A loaded configuration, and the published results that it names."""
+
+    def __init__(self, settings: dict[str, Any]):
+        self.settings = settings
+        self.published = interchange.scan(settings["published"]) if settings["published"] else interchange.Clone()
+        self.name, self.models, self.jobs = settings["suite"], settings["models"], settings["jobs"]
+        self.strategies = settings["strategies"]
+        self.titles = {name: entry.get("title", name) for name, entry in self.models.items()}
+        self.tasks = {name: entry["task"] for name, entry in self.models.items()}
+        self.classifiers = [name for name, task in self.tasks.items() if task == "classification"]
+        self.units = {name: entry["unit"] for name, entry in self.strategies.items()}
+        drawn = {name: describe(entry["score"]).drawn for name, entry in self.strategies.items()}
+        self.ranked = [name for name in self.strategies if not drawn[name]]
+        self.random = [name for name in self.strategies if drawn[name]]
+        # The authors' files are about heads; their names have room for one random strategy.
+        self.of_heads = [name for name in self.ranked if self.units[name] == "heads"]
+        self.of_neurons = [name for name in self.ranked if self.units[name] == "neurons"]
+        self.published_names = {interchange.strategy_name(name): name for name in self.of_heads}
+        self.published_random = next((name for name in self.random if self.units[name] == "heads"), None)
+
+    def fill(self, template: str, **values: object) -> str:
+        return layout.fill(template, suite=self.name, **values)
+
+    def of_each(self, template: str, models: Iterable[str] | None = None, **values: object) -> list[str]:
+        """The file of every model, or of these."""
+        return [self.fill(template, model=m, **values) for m in (self.models if models is None else models)]
+
+    @property
+    def memory_mb(self) -> int | None:
+        """What the token budget follows from, where the suite leaves it to memory; elsewhere memory changes nothing."""
+        follows = self.jobs["batch_tokens"] == "auto" and self.jobs["memory_mb"] != "auto"
+        return self.jobs["memory_mb"] if follows else None
+
+    def bench(self, model: str, budget: bool = True, metrics: bool = False) -> dict[str, Any]:
+        """What the workbench of a job with a model is made of (`gnorm.workbench`).
+
+        `reuse_mb` is no part of it: no result depends on it. `budget` says whether the job keeps what a GPU has room
+        for, `metrics` whether it measures any.
+        """
+        settings = {
+            "dataset_folder": self.fill(layout.DATASET, model=model),
+            "tokens": self.jobs["batch_tokens"],
+            "memory_mb": self.memory_mb,
+            "threads": self.jobs["threads"],
+        }
+        if budget:
+            settings["budget"] = self.fill(layout.TOKENS, model=model)
+        return settings | ({"metrics": self.metrics(model)} if metrics else {})
+
+    # --- models ---------------------------------------------------------------------------------------------------
+
+    @property
+    def trained(self) -> list[str]:
+        """Classifiers that are trained here: what needs no model is measured beside them."""
+        return [name for name in self.classifiers if "epochs" in self.models[name]["checkpoint"]]
+
+    @property
+    def timed(self) -> list[str]:
+        """Models whose speed, or what they write, is measured."""
+        return [name for name in self.models if self.metrics_of_speed(name)]
+
+    def metrics(self, model: str) -> list[str]:
+        """What is measured at every step beside accuracy."""
+        return [name for name in self.models[model]["metrics"] if name not in ("accuracy", *suites.AT_LEVELS)]
+
+    def metrics_of_speed(self, model: str) -> list[str]:
+        """What is measured at the levels of random pruning."""
+        return [name for name in self.models[model]["metrics"] if name in suites.AT_LEVELS]
+
+    def generation(self, model: str) -> dict[str, int] | None:
+        """What a language model writes where its speed is measured."""
+        return self.settings["generation"] if self.tasks[model] == "language_model" else None
+
+    @property
+    def reads_attention(self) -> str:
+        """What needs a model to give attention weights, as a message names it."""
+        return ", ".join(suites.of_attention(self.settings))
+
+    # --- entropy --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def ranks_by_entropy(self) -> bool:
+        """Whether anything ranks heads by entropy."""
+        return bool(suites.scores_of(self.settings, *(name for name in scores.names() if describe(name).stored)))
+
+    def entropy_rows(self, model: str) -> int:
+        rows = self.models[model]["rows"]
+        return rows["calibration"] if rows["entropy"] == "same" else rows["entropy"]
+
+    def entropy_parts(self, model: str) -> list[tuple[int, int]]:
+        return parts(self.entropy_rows(model), self.models[model]["shard_rows"])
+
+    def shards(self, model: str, template: str = layout.ENTROPY_SHARD) -> list[str]:
+        return [self.fill(template, model=model, first=a, last=b) for a, b in self.entropy_parts(model)]
+
+    def published_entropy(self, model: str) -> list[str]:
+        """Entropy shards, and their mean, under the published names."""
+        mean = self.fill(layout.PUBLISHED_ENTROPY, model=model, total=self.entropy_rows(model))
+        return [*self.shards(model, layout.PUBLISHED_SHARD), mean]
+
+    def shards_of(self, model: str, strategy: str) -> list[str]:
+        """Shards that a strategy ranks by: scores taken once, with the settings that shards are made with."""
+        entry = self.strategies[strategy]
+        shared = entry["settings"] == self.settings["scores"].get(entry["score"])
+        stored = describe(entry["score"]).stored and once(entry["rescore"]) and shared
+        return self.shards(model) if stored else []
+
+    def shards_compared(self, model: str) -> list[str]:
+        """Shards that the comparison of criteria reads."""
+        return self.shards(model) if any(describe(score).stored for score in self.settings["compare"]) else []
+
+    # --- pruning --------------------------------------------------------------------------------------------------
+
+    def trajectory(self, model: str, strategy: str, run: int = 0) -> str:
+        """The file that holds a run."""
+        return next(path for path, first, last in self._trajectories(model, strategy) if first <= run <= last)
+
+    def _trajectories(self, model: str, strategy: str) -> list[tuple[str, int, int]]:
+        return [
+            (self.fill(layout.TRAJECTORY, model=model, strategy=strategy, first=first, last=last), first, last)
+            for first, last in parts(self.settings["runs"], self.jobs["runs_per_job"])
+        ]
+
+    def trajectories(self) -> list[tuple[str, str, str]]:
+        """(file, model, strategy) of each."""
+        return [(path, m, s) for m in self.models for s in self.ranked for path, *_ in self._trajectories(m, s)]
+
+    def goes_first(self, first: int) -> int:
+        """The priority of a job whose runs begin with this one: where runs are split, run 0 comes first."""
+        return int(first == 0 and self.settings["runs"] > self.jobs["runs_per_job"])
+
+    def unit(self, strategy: str) -> dict[str, Any]:
+        """What a strategy prunes."""
+        return {key: self.strategies[strategy][key] for key in ("unit", "group") if key in self.strategies[strategy]}
+
+    def trials(self, model: str, strategy: str) -> int:
+        """Random trials of one group."""
+        return self.models[model]["random"].get("trials", self.strategies[strategy]["trials"])
+
+    def all_trials(self, model: str, strategy: str) -> int:
+        return self.trials(model, strategy) * self.models[model]["random"]["groups"]
+
+    def trial_parts(self, model: str, strategy: str) -> list[str]:
+        return [
+            self.fill(layout.TRIALS_PART, model=model, strategy=strategy, first=first, last=last)
+            for first, last in parts(self.all_trials(model, strategy), self.jobs["trials_per_job"])
+        ]
+
+    def trial_tables(self) -> list[tuple[str, str, str]]:
+        """(file, model, strategy) of each."""
+        return [(self.fill(layout.TRIALS, model=m, strategy=s), m, s) for m in self.models for s in self.random]
+
+    def published_trials(self, model: str) -> list[str]:
+        """A model's random workbooks under the published names: one a group, and the joined one if several."""
+        if not self.published_random:
+            return []
+        groups = self.models[model]["random"]["groups"]
+        size = {"trials": self.trials(model, self.published_random), "levels": self.models[model]["random"]["levels"]}
+        named = [f"{k + 1}group" for k in range(groups)] + ([layout.ALL_GROUPS] if groups > 1 else [])
+        return [self.fill(layout.PUBLISHED_TRIALS, model=model, group=group, **size) for group in named]
+
+    def trial_range(self, model: str, group: str) -> tuple[int, int]:
+        """First and last trial of a published workbook."""
+        size = self.trials(model, self.published_random)
+        if group == layout.ALL_GROUPS:
+            return 0, self.all_trials(model, self.published_random) - 1
+        k = int(group.removesuffix("group"))
+        return (k - 1) * size, k * size - 1
+
+    def published_curves(self) -> list[str]:
+        return [p for name in self.published_names for p in self.of_each(layout.PUBLISHED_CURVE, published=name)]
+
+    # --- tables, figures, verdict ---------------------------------------------------------------------------------
+
+    def needs(self, *names: str) -> list[str]:
+        """Files that the results have under these names of `NEEDS`."""
+        having = {"baselines": self.trained, "speeds": self.timed, "entropy": () if not self.ranks_by_entropy else None}
+        return [
+            path
+            for name in names
+            for template in layout.NEEDS[name]
+            for path in (self.of_each(template, having.get(name)) if "{model}" in template else [self.fill(template)])
+        ]
+
+    def needs_of(self, module: str, suite: str) -> list[str]:
+        """Files that a table or figure of a suite, or of the published results, needs."""
+        if suite == layout.PUBLISHED:
+            return [layout.fill(layout.TIDY, suite=suite)]
+        optional = imports.constant(source(module), "OPTIONAL", ())
+        return self.needs(*imports.constant(source(module), "NEEDS"), *optional)
+
+    @cached_property
+    def tables(self) -> list[str]:
+        """All but those of something that no model of the suite has, or that no strategy prunes."""
+        return [name for name in self.settings["tables"] if self._is_there(makes(name))]
+
+    @cached_property
+    def figures(self) -> list[str]:
+        """All but those of something that no model of the suite has, or that no strategy prunes."""
+        return [name for name in self.settings["figures"]["draw"] if self._is_there(draws(name))]
+
+    def _is_there(self, module: str) -> bool:
+        wanted = imports.constant(source(module), "NEEDS")
+        unit = imports.constant(source(module), "UNIT", "heads")
+        return all(self.needs(need) for need in wanted) and (unit == "heads" or unit in self.units.values())
+
+    def strategies_of(self, module: str, suite: str) -> dict[str, dict[str, bool]]:
+        """What a table or figure may know of the strategies, if it reads their results: whether orders are drawn."""
+        if "tidy" not in imports.constant(source(module), "NEEDS"):
+            return {}
+        if suite == layout.PUBLISHED:
+            return {s: {"drawn": s == interchange.DRAWN} for s in self.published.strategies}
+        unit = imports.constant(source(module), "UNIT", "heads")
+        return {s: {"drawn": s in self.random} for s in self.strategies if self.units[s] == unit}
+
+    def titles_of(self, suite: str) -> dict[str, str]:
+        """Models as they are shown, of the suite or of the published results."""
+        if suite != layout.PUBLISHED:
+            return self.titles
+        return {m: paper.MODELS[m].title if m in paper.MODELS else m for m in self.published.models}
+
+    def verdict_models(self, suite: str) -> dict[str, str]:
+        """The suite's models; of the published results also those of the paper that are missing there."""
+        if suite != layout.PUBLISHED:
+            return self.titles
+        return {m: reported.title for m, reported in paper.MODELS.items()} | self.titles_of(suite)
+
+    def evidence(self, suite: str) -> list[str]:
+        """What the verdict on a run, or on the published results alone, is decided by."""
+        if suite == layout.PUBLISHED:
+            return self.published_evidence()
+        of_run = self.needs("tidy", "entropy", "gradients", "speeds", "splits")
+        return [*self.published_evidence(), *of_run, *self.of_each(layout.CRITERIA_CURVES)]
+
+    def published_evidence(self) -> list[str]:
+        """The published accuracies, and entropies, as they are looked at here."""
+        return [layout.fill(layout.TIDY, suite=layout.PUBLISHED), layout.PUBLISHED_CHECK] if self.published else []
+
+    def from_published(self) -> list[str]:
+        """Everything that can be had from the published files alone."""
+        if not self.published:
+            raise UserError(
+                "published: say where the results are, with --config published=PATH "
+                "(a clone of the authors' repository, or results/SUITE)"
+            )
+        figures = [layout.fill(layout.FIGURE, figure=f, kind=kind) for f in without_a_run("figures") for kind in PAGES]
+        tables = [layout.fill(layout.TABLE, table=name, kind="md") for name in without_a_run("tables")]
+        verdict = layout.fill(layout.VERDICT, kind="md")
+        files = [layout.fill(path, suite=layout.PUBLISHED) for path in (*figures, *tables, verdict)]
+        return [*files, layout.PUBLISHED_CHECK]
