@@ -20,7 +20,7 @@ def one(tokenizer, row):
 def gnorm(model, heads, tokenizer, rows, objective="logit_norm", size=1):
     """Eq. 9-17 as written: a full weight gradient for every sentence and projection.
 
-    With `size` above 1, one gradient a batch of so many rows, as the notebooks do.
+    With `size` above 1, each batch of that many rows has one gradient, as in the notebooks.
     """
     kept = heads.kept(model)
     total = torch.zeros(3, *heads.shape, dtype=torch.float64)
@@ -115,7 +115,7 @@ def zero_heads(model, heads, slots):
 
 
 def loss(model, tokenizer, row):
-    """Of the row's class, or of a row without a label the mean over its tokens' next ones."""
+    """The loss of the row's class; without a label, the mean loss of predicting each next token."""
     inputs = one(tokenizer, row)
     logits = model(**inputs).logits
     if row["label"] is None:

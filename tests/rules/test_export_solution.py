@@ -19,7 +19,7 @@ from gnorm.workbench import Workbench
 
 
 def logits(model, made):
-    """Of every row, in the rows' order."""
+    """Return the logits of all rows, in the order of the rows."""
     with torch.inference_mode():
         found = {
             position: row

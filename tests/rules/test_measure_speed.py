@@ -348,7 +348,7 @@ def test_the_file_has_the_median_round_without_warming_up(clock, make_tiny, monk
 
 
 def test_the_table_shows_how_sure_a_speed_is_and_how_much_was_written(tmp_path):
-    """Of a decoder and a classifier, which writes nothing."""
+    """A decoder and a classifier; the classifier writes no text."""
     rates = {"tokens_per_second": [100.0, 150.0], "lowest_tokens_per_second": [90.0, 120.0]}
     rates |= {"highest_tokens_per_second": [110.0, 1234.5], "strategy": "ae", "heads_pruned": [0, 4], "parameters": 9}
     text = {"words": [8.25, 1.0], "texts": 8, "texts_judged": [8, 0], "lexical_diversity": [0.9, 1.0]}

@@ -72,7 +72,7 @@ def running(state: str = "RUNNING") -> dict[str, tuple[str, int]]:
 
 
 def gpus_used() -> int:
-    """Of the node, as Slurm has handed them out."""
+    """Count the GPUs of the node that Slurm has given to jobs."""
     return int(re.search(r"GresUsed=gpu:(\d+)", slurm("scontrol", "-d", "show", "node"))[1])
 
 

@@ -66,7 +66,7 @@ class Refused(Exception):
 
 
 def name_of(pid: int | str) -> str | None:
-    """Of a process that lives; one that has ended but was not waited for, as in containers, does not."""
+    """Whether a process is alive; one that has ended but was never waited for, as in containers, is not."""
     try:
         name, state = re.search(r"\((.*)\) (\S)", Path(f"/proc/{pid}/stat").read_text()).groups()
     except OSError:

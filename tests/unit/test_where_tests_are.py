@@ -30,7 +30,7 @@ ELSEWHERE = {
     "measure_shape": BENCH,
     "measure_suite": BENCH,
     "merge_trials": ("faults/test_bad_input.py", "it has nothing but refusals of its own"),
-    "random_pruning": ("faults/test_interruption.py", "its trials are one of the jobs that are interrupted"),
+    "random_pruning": ("unit/models/test_neurons.py", "heads and neurons are drawn there through the script"),
     "show_results": ("suites/test_workflow.py", "it prints what is there"),
     "write_report": SHELL,
     "write_verdict": SHELL,

@@ -148,13 +148,13 @@ class Costs:
 
 
 def flops_per_token(of: Shape) -> float:
-    """Of a forward pass: the matrices of all layers, and the numbers that a token leaves there."""
+    """Count the operations of one token's forward pass: matrix products, and moving the numbers between them."""
     matrices = 2 * (4 * of.width**2 + 2 * of.width * of.feed_forward)
     return of.layers * (matrices + MOVED * (8 * of.width + 2 * of.feed_forward))
 
 
 def steps_of(strategy: dict, of: Shape, stop: dict) -> tuple[int, int]:
-    """Slots that a strategy can prune, and steps of its trajectory; a drop of accuracy may end it at any."""
+    """Count the slots that a strategy can prune and the most steps that its trajectory can take."""
     slots = of.slots
     if strategy["unit"] == "neurons":
         slots = of.feed_forward // strategy["group"] * (1 if of.tied else of.layers)

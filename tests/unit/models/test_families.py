@@ -527,7 +527,7 @@ def test_shapley(other):
 
 
 def test_magnitude(other):
-    """Of fused, transposed and shared weights, cut out by hand; what is pruned leaves the others' as they were."""
+    """Fused, transposed and shared weights, compared with parts cut out by hand; pruning leaves the others alone."""
     model, heads = other.model, other.heads
     if heads.textpruner or heads.blocks[0].query.endswith("q_lin"):
         expected = oracles.magnitude(model, heads)

@@ -97,7 +97,7 @@ def test_taylor_as_written_is_the_mask_gradient(case):
 
 @pytest.mark.parametrize("objective", ["label_probability", "logit_norm"])
 def test_attribution(case, objective):
-    """Of padded batches, by an oracle that knows no padding; and of rows one by one."""
+    """Padded batches give what rows one by one give, and what an oracle without padding gives."""
     case.rows = case.rows[:4]
     expected = oracles.attribution(case.model, case.heads, case.tokenizer, case.rows, 3, objective)
     same(of(case, attribution, steps=3, objective=objective), expected, case.heads.kept(case.model))
