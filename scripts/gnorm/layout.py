@@ -18,6 +18,7 @@ def _holds(template: str, what: str) -> str:
     return template
 
 
+RUN = "run{run}"  # the folder, beside a model's own files, of a run that has a model of its own
 RESULTS, FIGURES = "results/{suite}", "figures/{suite}"
 PUBLISHED, BENCH = "published", "bench"  # stand where a suite's name stands
 
@@ -188,7 +189,7 @@ def pattern(template: str, **wildcards: str) -> re.Pattern[str]:
 
 def of_run(template: str, run: int) -> str:
     """A file of a run that has a model of its own; run 0 stands for the model itself."""
-    return template.replace("{model}/", f"{{model}}/run{run}/", 1) if run else template
+    return template.replace("{model}/", f"{{model}}/{fill(RUN, run=run)}/", 1) if run else template
 
 
 def _beside(wildcard: str) -> set[str]:
@@ -206,7 +207,7 @@ def is_model_name(name: str) -> bool:
 
 def is_strategy_name(name: str) -> bool:
     """Whether a random strategy may have this name: its trials lie beside what a model has."""
-    return name.lower() not in _beside("{strategy}") and not re.fullmatch(r"run\d+", name.lower())
+    return name.lower() not in _beside("{strategy}") and not pattern(RUN, run=r"\d+").fullmatch(name.lower())
 
 
 def table() -> str:

@@ -66,7 +66,7 @@ class Refused(Exception):
 
 
 def name_of(pid: int | str) -> str | None:
-    """Whether a process is alive; one that has ended but was never waited for, as in containers, is not."""
+    """Return the name of a running process; None if it has ended, also where nobody waits for it, as in containers."""
     try:
         name, state = re.search(r"\((.*)\) (\S)", Path(f"/proc/{pid}/stat").read_text()).groups()
     except OSError:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-TASKS = ("classification", "language_model")
 BINS = 10  # of the calibration error
 WINDOW = 50  # words in which one may be repeated
 DIGITS = 6  # significant digits that are kept: the others differ with the batch size
