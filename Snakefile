@@ -1,5 +1,9 @@
 """Greedy-Gnorm: head pruning by gradient norms, against entropy, inverse orders and random."""
 
+
+include: "rules/path.smk"
+
+
 from snakemake.utils import min_version
 
 min_version("9.27")
@@ -36,11 +40,11 @@ onstart:
 
 
 onerror:
-    explain(log)
+    advice.say_last(FAILURES.lines())
 
 
 onsuccess:
-    resume.remove_finished(SUITE.fill(layout.STATES))
+    summarize(workflow)
 
 
 rule all:

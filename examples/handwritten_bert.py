@@ -4,7 +4,7 @@
 
 reads the checkpoint and the rows that `make demo` left there, prunes head after head by Gnorm, and prints
 the accuracy of every step: the trajectory `greedy_gnorm` of the workflow, of a model that no library
-knows. `head_map` below is all that the tools are told of it; docs/own-model.md says what they need.
+knows. `head_map` below is all that the tools are told of it; docs/models.md says what they need.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ rule exports:
         SUITE.published_curves(),
         [SUITE.published_trials(m) for m in MODELS],
         [SUITE.published_entropy(m) for m in MODELS if SUITE.ranks_by_entropy],
+        SUITE.of_each_run(layout.ENTROPY) if SUITE.ranks_by_entropy else [],
         SUITE.of_each(layout.PRUNED),
         [SUITE.of_each(layout.NEURON_MASK, strategy=name) for name in SUITE.of_neurons],
 
@@ -67,6 +68,7 @@ rule find_solution:
         tolerance=SETTINGS["solutions"]["tolerance"],
         fixed=setting("solution"),
         metrics=lambda w: SUITE.metrics(w.model),
+        bench=SUITE.loading,
     script:
         "../scripts/find_solution.py"
 
@@ -104,6 +106,7 @@ rule export_solution:
         code=code_for_model("export_solution"),
     output:
         checkpoint=directory(layout.PRUNED),
+        dense=directory(layout.DENSE),
         latency=layout.LATENCY,
     log:
         layout.log("export_solution", "{model}"),
@@ -183,7 +186,7 @@ rule make_table:
         folder=layout.RESULTS,
         models=lambda w: SUITE.titles_of(w.suite),
         strategies=lambda w: SUITE.strategies_of(suite.makes(w.table), w.suite),
-        settings=SHOWN,
+        settings=lambda w: SUITE.shown(suite.makes(w.table)),
         caption=lambda w: caption(suite.makes(w.table)),
     script:
         "../scripts/make_table.py"

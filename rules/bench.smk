@@ -66,12 +66,9 @@ rule measure_suite:
         mem_mb=8000,
     params:
         models=[
-            (m, SUITE.fill(layout.CHECKPOINT, model=m), SUITE.fill(layout.DATASET, model=m))
+            (m, SUITE.fill(layout.CHECKPOINT, model=m), SUITE.bench(m, budget=False))
             for m in SUITE.classifiers
         ],
-        tokens=JOBS["batch_tokens"],
-        memory_mb=SUITE.memory_mb,
-        threads=JOBS["threads"],
         repeats=BENCH["repeats"],
     script:
         "../scripts/measure_suite.py"

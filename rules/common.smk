@@ -6,24 +6,22 @@ import sys
 from functools import cache, partial
 from pathlib import Path
 
-ROOT = Path(workflow.basedir)
-# Snakemake shows a script its own folder only behind what is installed, and rules nothing at all. In front of it, a
-# `gnorm` that someone has installed is never taken for the one that is declared as input here.
-sys.path.insert(0, str(ROOT / "scripts"))
-search = (str(ROOT / "scripts"), *filter(None, os.getenv("PYTHONPATH", "").split(os.pathsep)))
-os.environ.update(PYTHONPATH=os.pathsep.join(dict.fromkeys(search)))
 # For every job, and read when a library of the hub is first imported. Downloads lift it (gnorm.data.sources.hub).
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from gnorm.benchmarks import shapes
 from gnorm.data.origins import Origin
 from gnorm.errors import UserError
-from gnorm.planning import advice, cost, estimate, suite
-from gnorm import families, hardware, imports, layout, resume, scores
+from gnorm.pages import summary
+from gnorm.planning import advice, consistency, cost, estimate, suite
+from gnorm import families, hardware, imports, layout, resume, running, scores
 from gnorm.settings import suites as settings
 from snakemake.logging import logger
 
 try:
+    settings.check_files(workflow.configfiles)
     SETTINGS = settings.load(config, ROOT)
+    consistency.check(SETTINGS)
     SUITE = suite.Suite(SETTINGS)
 except UserError as error:
     sys.exit(f"Error in the configuration: {error}")
@@ -31,12 +29,11 @@ except UserError as error:
 MODELS = SETTINGS["models"]
 JOBS = SETTINGS["jobs"]
 COSTS = cost.Costs(SETTINGS)
-# What tables and figures may know of the configuration.
-SHOWN = {**SETTINGS["solutions"], "tasks": SUITE.tasks, "metrics": SETTINGS["metrics"]}
+FAILURES = advice.Failures(ROOT / "profiles")
 # Keys of the configuration that belong to the machine: no result depends on them.
 MACHINE = ("device_speed", "container")
 BENCH = {
-    "shapes": ["BERT", "ALBERT", "RoBERTa", "XLM-RoBERTa", "MiniLM"],
+    "shapes": list(shapes.SHAPES),
     "repeats": 3,
     "evaluated": 256,
 }
@@ -53,8 +50,8 @@ FETCH_RETRIES = max(
 
 
 @cache  # asked for every job
-def code(script, *modules, model=None):
-    """The modules a script imports, as inputs, plus those it loads by name; records of families if it asks for any.
+def code(script, *modules, model=None, of=()):
+    """The modules a script imports, as inputs, plus those it loads by name; records of families (`of`) if it asks.
 
     Snakemake watches the script alone; without these, editing a module would rerun nothing.
     """
@@ -63,9 +60,8 @@ def code(script, *modules, model=None):
     if suite.source("families.__init__") in files:
         # A model that is trained here has its family in the suite; any other says it in its files.
         family = MODELS[model]["checkpoint"].get("family") if model else None
-        records = [
-            suite.source(families.module(name)) for name in family and [family] or families.names()
-        ]
+        names = of or (family and [family]) or families.names()
+        records = [suite.source(families.module(name)) for name in names]
         files |= {*imports.closure(*records), *records}
     return sorted({os.path.relpath(path) for path in files})
 
@@ -157,23 +153,34 @@ def from_published(wildcards):
 
 
 def watch(workflow):
-    """Warn of a GPU that will not be used, then say on screen how far a run is and how long the rest will take."""
+    """Take the results, warn of a GPU that is not used, then say how far a run is and how long the rest will take."""
     # Jobs on other machines or in other environments say it in their own logs.
     here = not workflow.nodes and not workflow.deployment_settings.deployment_method
     if here and (unused := hardware.unused_card()):
         logger.warning(unused)
-    estimate.watch(estimate.of_workflow(workflow, COSTS), logger)
+    try:
+        for name in running.suites_of(
+            path for job in workflow.dag.needrun_jobs() for path in job.output
+        ):
+            running.take(name)
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+    logger.addHandler(FAILURES)
+    estimate.watch(workflow, COSTS, logger)
 
 
-def explain(logs):
-    """What to change where a scheduler refused or stopped a job, as its profile says."""
-    for line in advice.explain(logs, ROOT / "profiles"):
-        print(line, file=sys.stderr)
+def summarize(workflow):
+    """Remove what finished jobs might have gone on from; show, as the last lines, what came out of the targets."""
+    if running.is_ours(SUITE.name):
+        resume.remove_finished(SUITE.fill(layout.STATES))
+    made = {str(path) for job in workflow.dag.jobs for path in job.output}
+    advice.say_last(summary.lines([SUITE.name, layout.PUBLISHED], made), sys.stdout)
 
 
 wildcard_constraints:
     suite="|".join(map(re.escape, [SUITE.name, *([layout.PUBLISHED] if SUITE.published else [])])),
     model="|".join(map(re.escape, MODELS)),
+    own=rf"(?:{'|'.join(sorted({own for m in MODELS for own in SUITE.owns(m)}))})",
     strategy="|".join(map(re.escape, SETTINGS["strategies"])),
     figure="|".join({*SUITE.figures, *suite.without_a_run("figures")}),
     table="|".join({*SUITE.tables, *suite.without_a_run("tables")}),

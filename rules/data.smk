@@ -8,7 +8,7 @@ rule datasets:
 
 rule checkpoints:
     input:
-        SUITE.of_each(layout.CHECKPOINT),
+        SUITE.of_each_run(layout.CHECKPOINT),
 
 
 rule fetch_package:
@@ -93,7 +93,7 @@ rule make_dataset:
         tokenizer=directory(layout.TOKENIZER),
     log:
         layout.log("make_dataset", "{model}"),
-    priority: 2  # all models first: one that is trained last would leave the other cores idle
+    priority: lambda w: SUITE.goes_first(w.model)
     conda:
         "../envs/data.yaml"
     threads: 1
@@ -116,13 +116,13 @@ rule make_checkpoint:
         tokenizer=layout.TOKENIZER,
         code=checkpoint_code,
     output:
-        checkpoint=directory(layout.CHECKPOINT),
-        heads=layout.HEADS,
+        checkpoint=directory(layout.own(layout.CHECKPOINT)),
+        heads=layout.own(layout.HEADS),
     log:
-        layout.log("make_checkpoint", "{model}"),
+        layout.own(layout.log("make_checkpoint", "{model}")),
     benchmark:
-        layout.benchmark("make_checkpoint", "{model}")
-    priority: 2  # likewise
+        layout.own(layout.benchmark("make_checkpoint", "{model}"))
+    priority: lambda w: SUITE.goes_first(w.model, first=layout.run_of(w.own))
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
@@ -135,9 +135,9 @@ rule make_checkpoint:
     params:
         dataset_folder=subpath(input.rows, parent=True),
         checkpoint=origin("checkpoint", "at_hand"),
-        seed=SETTINGS["seed"],
+        seed=lambda w: SUITE.seed_of(w.own),
         threads=JOBS["threads"],
-        state=layout.fill(layout.STATE, job="{model}.checkpoint"),
+        state=layout.own(layout.fill(layout.STATE, job="{model}.checkpoint")),
         task=setting("task"),
     script:
         "../scripts/make_checkpoint.py"

@@ -3,22 +3,22 @@
 
 rule entropy:
     input:
-        SUITE.of_each(layout.ENTROPY),
+        SUITE.of_each_run(layout.ENTROPY),
 
 
 rule entropy_shard:
     input:
         rows=layout.ROWS,
         splits=layout.SPLITS,
-        checkpoint=layout.CHECKPOINT,
+        checkpoint=layout.own(layout.CHECKPOINT),
         code=code_for_model("entropy_shard"),
     output:
-        shard=layout.ENTROPY_SHARD,
-        mean=layout.PUBLISHED_SHARD,
+        shard=layout.own(layout.ENTROPY_SHARD),
+        mean=layout.own(layout.PUBLISHED_SHARD),
     log:
-        layout.log("entropy_shard", "{model}/{first}-{last}"),
+        layout.own(layout.log("entropy_shard", "{model}/{first}-{last}")),
     benchmark:
-        layout.benchmark("entropy_shard", "{model}/{first}-{last}")
+        layout.own(layout.benchmark("entropy_shard", "{model}/{first}-{last}"))
     priority: 1  # the comparison of criteria waits for it
     conda:
         "../envs/torch.yaml"
@@ -29,7 +29,7 @@ rule entropy_shard:
         runtime=time_limit("entropy_shard"),
         reuse_mb=JOBS["reuse_mb"],
     params:
-        bench=lambda w: SUITE.bench(w.model),
+        bench=lambda w: SUITE.bench(w.model, own=w.own),
         epsilon=SETTINGS["scores"]["entropy"]["epsilon"],
         variant=SETTINGS["scores"]["entropy"]["variant"],
     script:
@@ -38,14 +38,14 @@ rule entropy_shard:
 
 rule merge_entropy:
     input:
-        shards=lambda w: SUITE.shards(w.model),
-        checkpoint=layout.CHECKPOINT,
+        shards=lambda w: SUITE.shards(w.model, own=w.own),
+        checkpoint=layout.own(layout.CHECKPOINT),
         code=code_for_model("merge_entropy"),
     output:
-        entropy=layout.ENTROPY,
-        diagnostics=layout.DIAGNOSTICS,
+        entropy=layout.own(layout.ENTROPY),
+        diagnostics=layout.own(layout.DIAGNOSTICS),
     log:
-        layout.log("merge_entropy", "{model}"),
+        layout.own(layout.log("merge_entropy", "{model}")),
     localrule: True
     conda:
         "../envs/torch.yaml"

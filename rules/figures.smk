@@ -34,8 +34,34 @@ rule draw_figure:
         folder=layout.RESULTS,
         models=lambda w: SUITE.titles_of(w.suite),
         strategies=lambda w: SUITE.strategies_of(suite.draws(w.figure), w.suite),
-        settings=SHOWN | {"columns": SETTINGS["figures"]["columns"]},
+        settings=lambda w: SUITE.shown(suite.draws(w.figure)),
         dpi=SETTINGS["figures"]["dpi"],
         caption=lambda w: caption(suite.draws(w.figure)),
     script:
         "../scripts/draw_figure.py"
+
+
+# Neither outputs nor results as inputs: it runs whenever it is asked for, also while a run that makes them goes on.
+rule preview:
+    input:
+        code=code("preview"),
+    log:
+        layout.log("preview", suite=SUITE.name),
+    localrule: True
+    conda:
+        "../envs/plots.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        trajectories=SUITE.trajectories(),
+        runs=SETTINGS["runs"],
+        now={m: {s: SUITE.belonging(m, s) for s in SUITE.ranked} for m in MODELS},
+        units=SUITE.units,
+        models=SUITE.titles,
+        strategies=SUITE.strategies_of(suite.draws("PruningResults"), SUITE.name),
+        settings=SUITE.shown(suite.draws("PruningResults")),
+        dpi=SETTINGS["figures"]["dpi"],
+        outputs=[SUITE.fill(layout.PREVIEW, kind=kind) for kind in suite.PAGES],
+    script:
+        "../scripts/preview.py"

@@ -10,19 +10,19 @@ rule prune_heads:
     input:
         rows=layout.ROWS,
         splits=layout.SPLITS,
-        checkpoint=layout.CHECKPOINT,
-        shards=lambda w: SUITE.shards_of(w.model, w.strategy),
+        checkpoint=layout.own(layout.CHECKPOINT),
+        shards=lambda w: SUITE.shards_of(w.model, w.strategy, w.own),
         code=score_code,
     output:
-        trajectories=layout.TRAJECTORY,
-        scores=layout.SCORES,
-        signature=layout.SIGNATURE,
+        trajectories=layout.own(layout.TRAJECTORY),
+        scores=layout.own(layout.SCORES),
+        outcomes=layout.own(layout.OUTCOMES),
+        signature=layout.own(layout.SIGNATURE),
     log:
-        layout.log("prune_heads", "{model}/{strategy}/{first}-{last}"),
+        layout.own(layout.log("prune_heads", "{model}/{strategy}/{first}-{last}")),
     benchmark:
-        layout.benchmark("prune_heads", "{model}/{strategy}/{first}-{last}")
-    # Tables and figures of run 0 can be made before the other runs are over.
-    priority: lambda w: SUITE.goes_first(int(w.first))
+        layout.own(layout.benchmark("prune_heads", "{model}/{strategy}/{first}-{last}"))
+    priority: lambda w: SUITE.goes_first(w.model, w.strategy, int(w.first))
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
@@ -32,11 +32,11 @@ rule prune_heads:
         runtime=time_limit("prune_heads"),
         reuse_mb=JOBS["reuse_mb"],
     params:
-        bench=lambda w: SUITE.bench(w.model, metrics=True),
+        bench=lambda w: SUITE.bench(w.model, metrics=True, own=w.own),
         strategy=lambda w: MODELS[w.model]["strategies"][w.strategy],
         seed=SETTINGS["seed"],
         stop=SETTINGS["stop"],
-        state=layout.fill(layout.STATE, job="{model}.{strategy}"),
+        state=layout.own(layout.fill(layout.STATE, job="{model}.{strategy}")),
     script:
         "../scripts/prune_heads.py"
 
@@ -45,15 +45,16 @@ rule random_pruning:
     input:
         rows=layout.ROWS,
         splits=layout.SPLITS,
-        checkpoint=layout.CHECKPOINT,
+        checkpoint=layout.own(layout.CHECKPOINT),
         code=code_for_model("random_pruning"),
     output:
-        trials=layout.TRIALS_PART,
-        signature=layout.TRIALS_SIGNATURE,
+        trials=layout.own(layout.TRIALS_PART),
+        outcomes=layout.own(layout.TRIALS_OUTCOMES),
+        signature=layout.own(layout.TRIALS_SIGNATURE),
     log:
-        layout.log("random_pruning", "{model}/{strategy}/{first}-{last}"),
+        layout.own(layout.log("random_pruning", "{model}/{strategy}/{first}-{last}")),
     benchmark:
-        layout.benchmark("random_pruning", "{model}/{strategy}/{first}-{last}")
+        layout.own(layout.benchmark("random_pruning", "{model}/{strategy}/{first}-{last}"))
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]
@@ -63,23 +64,23 @@ rule random_pruning:
         runtime=time_limit("random_pruning"),
         reuse_mb=JOBS["reuse_mb"],
     params:
-        bench=lambda w: SUITE.bench(w.model, metrics=True),
+        bench=lambda w: SUITE.bench(w.model, metrics=True, own=w.own),
         unit=lambda w: SUITE.unit(w.strategy),
         levels=setting("random", "levels"),
-        seed=SETTINGS["seed"],
-        state=layout.fill(layout.STATE, job="{model}.{strategy}"),
+        seed=lambda w: SUITE.seed_of(w.own),
+        state=layout.own(layout.fill(layout.STATE, job="{model}.{strategy}")),
     script:
         "../scripts/random_pruning.py"
 
 
 rule merge_trials:
     input:
-        shards=lambda w: SUITE.trial_parts(w.model, w.strategy),
+        shards=lambda w: SUITE.trial_parts(w.model, w.strategy, w.own),
         code=code("merge_trials"),
     output:
-        layout.TRIALS,
+        layout.own(layout.TRIALS),
     log:
-        layout.log("merge_trials", "{model}/{strategy}"),
+        layout.own(layout.log("merge_trials", "{model}/{strategy}")),
     localrule: True
     conda:
         "../envs/plots.yaml"
@@ -111,7 +112,7 @@ rule gradient_change:
         runtime=time_limit("gradient_change"),
     params:
         dataset_folder=subpath(input.rows, parent=True),
-        threads=JOBS["threads"],
+        bench=SUITE.loading,
     script:
         "../scripts/gradient_change.py"
 
@@ -126,6 +127,7 @@ rule measure_controls:
         layout.CONTROLS,
     log:
         layout.log("measure_controls", "{model}"),
+    priority: 1  # it says whether a model is worse than guessing
     conda:
         "../envs/torch.yaml"
     threads: JOBS["threads"]

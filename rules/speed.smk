@@ -30,6 +30,6 @@ rule measure_speed:
         levels=setting("random", "levels"),
         metrics=lambda w: SUITE.metrics_of_speed(w.model),
         generation=lambda w: SUITE.generation(w.model),
-        threads=JOBS["threads"],
+        bench=SUITE.loading,
     script:
         "../scripts/measure_speed.py"

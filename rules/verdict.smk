@@ -55,7 +55,7 @@ rule check_entropy:
 
 rule count_parameters:
     input:
-        code=code("count_parameters"),
+        code=code("count_parameters", of=suite.PAPER_FAMILIES),
     output:
         layout.PAPER_PARAMETERS,
     log:
@@ -97,6 +97,7 @@ rule write_verdict:
         run=lambda w: (
             None if w.suite == layout.PUBLISHED else layout.fill(layout.RESULTS, suite=w.suite)
         ),
+        independent=SUITE.independent,
         published=SUITE.published_evidence(),
     script:
         "../scripts/write_verdict.py"

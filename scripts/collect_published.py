@@ -2,10 +2,9 @@
 
 import pandas as pd
 
-from gnorm.files import atomic
 from gnorm.logs import log, start
 from gnorm.published.accuracies import curve, trials
-from gnorm.statistics.columns import COLUMNS
+from gnorm.statistics.columns import COLUMNS, write_csv
 
 
 def main(*, curves, random, output):
@@ -19,8 +18,7 @@ def main(*, curves, random, output):
     table = table.assign(unit="heads").reindex(columns=COLUMNS)
     table = table.astype(dict.fromkeys(("run", "trial", "step", "layer", "head"), "Int64"))
     log.info("%d rows of %d models", len(table), table["model"].nunique())
-    with atomic(output) as temporary:
-        table.to_csv(temporary, index=False)
+    write_csv(table, output)
 
 
 if __name__ == "__main__":

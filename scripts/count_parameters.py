@@ -1,12 +1,14 @@
 """Parameters of the paper's models, unpruned and with the paper's masks, without any weights."""
 
-import warnings
+from dataclasses import replace
 
 import pandas as pd
 
 from gnorm.files import atomic
 from gnorm.logs import log, start
+from gnorm.models import surgery
 from gnorm.models.accounting import modules
+from gnorm.models.heads import head_map
 from gnorm.published import paper
 from gnorm.published.architectures import without_weights
 
@@ -15,18 +17,13 @@ def count(reported):
     """(module, before, after) of each module, named as in the paper's tables."""
     model = without_weights(reported)
     before = modules(model)
-    gone = {}
-    for row, head in reported.gone():
-        gone.setdefault(row, []).append(head)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a layer without heads
-        model.base_model._prune_heads(gone)
+    surgery.prune(model, replace(head_map(model), textpruner=False), reported.gone())  # which would need values
     prefix = model.base_model_prefix
     names = [name.removeprefix(f"{prefix}.") if name != prefix else "backbone" for name, _, _ in before]
     return [(name, b[2], a[2]) for name, b, a in zip(names, before, modules(model), strict=True)]
 
 
-def main(output):
+def main(*, output):
     rows = [(name, *row) for name, reported in paper.MODELS.items() for row in count(reported)]
     log.info("%d modules of %d models", len(rows), len(paper.MODELS))
     with atomic(output) as temporary:
@@ -35,4 +32,4 @@ def main(output):
 
 if __name__ == "__main__":
     start(snakemake.log[0], "parameters")
-    main(snakemake.output[0])
+    main(output=snakemake.output[0])

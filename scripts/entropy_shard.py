@@ -20,7 +20,7 @@ def main(*, bench, first, last, epsilon, variant, outputs):
 
 if __name__ == "__main__":
     wildcards, params = snakemake.wildcards, snakemake.params
-    start(snakemake.log[0], f"{wildcards.model} entropy {wildcards.first}-{wildcards.last}")
+    start(snakemake.log[0], f"{wildcards.model}{wildcards.own} entropy {wildcards.first}-{wildcards.last}")
     bench = Workbench.load(
         checkpoint=snakemake.input.checkpoint,
         reuse_mb=snakemake.resources.reuse_mb,

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from gnorm.errors import UserError
-from gnorm.planning.capacity import compare, plan, report
+from gnorm.planning.capacity import report
 
 SNAKEFILE = Path(__file__).resolve().parents[1] / "Snakefile"
 
@@ -24,17 +24,13 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--speed", type=float, help="of the device, in two CPU cores; then finished jobs are not asked")
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake")
     parser.add_argument("--remaining", action="store_true", help="only what is left to do")
-    parser.add_argument("--measured", action="store_true", help="compare with what finished jobs took")
     given = parser.parse_args(arguments)
     if wrong := [pair for pair in given.config if "=" not in pair]:
         raise UserError(f"--config {wrong[0]}: write KEY=VALUE")
     config = {key: yaml.safe_load(value) for key, value in (pair.split("=", 1) for pair in given.config)}
     config |= {"suite": given.suite} if given.suite else {}
     config |= {"device_speed": given.speed} if given.speed else {}
-    jobs, costs = plan(SNAKEFILE, config, given.remaining)
-    print(report(jobs, costs))
-    if given.measured:
-        print(f"\n{compare(costs)}")
+    print(report(SNAKEFILE, config, given.remaining))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from gnorm.files import atomic
 from gnorm.logs import start
 
 
-def main(trajectory, output):
+def main(*, trajectory, output):
     with open(trajectory, newline="") as file:
         steps = [step for step in csv.DictReader(file) if step["run"] == "0"]
     with atomic(output) as temporary, open(temporary, "w", newline="") as file:
@@ -17,4 +17,4 @@ def main(trajectory, output):
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} {snakemake.wildcards.published}")
-    main(snakemake.input.trajectory, snakemake.output[0])
+    main(trajectory=snakemake.input.trajectory, output=snakemake.output[0])

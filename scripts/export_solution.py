@@ -1,4 +1,4 @@
-"""Save the pruned solution as a checkpoint that transformers loads by itself, with a card of what it is."""
+"""Save the pruned solution as checkpoints that transformers loads, with a card of what they are."""
 
 from gnorm.data.rows import splits
 from gnorm.files import atomic, read_json, write_json
@@ -7,24 +7,17 @@ from gnorm.pruning.exports import export
 from gnorm.workbench import Workbench
 
 
-def seen(dataset_folder):
-    """How many evaluation rows were trained or scored on."""
-    lists = splits(dataset_folder)
-    return len(set(lists["evaluation"]) & {*lists["train"], *lists["calibration"]})
-
-
-def main(*, bench, solution, heads, title, suite, seen, outputs):
-    with atomic(outputs.checkpoint) as temporary:
-        card, times = export(
+def main(*, bench, solution, heads, facts, outputs):
+    """`facts` are the model's title, its suite, and how many evaluation rows were also trained or scored on."""
+    with atomic(outputs.checkpoint) as compact, atomic(outputs.dense) as dense:
+        times = export(
             bench,
             solution=read_json(solution),
             shared=read_json(heads)["shared"],
-            title=title,
-            suite=suite,
-            seen=seen,
-            folder=temporary,
+            compact=compact,
+            dense=dense,
+            **facts,
         )
-        (temporary / "README.md").write_text(card, encoding="utf-8")
     write_json(outputs.latency, times)
 
 
@@ -35,8 +28,10 @@ if __name__ == "__main__":
         bench=Workbench.load(checkpoint=snakemake.input.checkpoint, on="cpu", **params.bench),
         solution=snakemake.input.solution,
         heads=snakemake.input.heads,
-        title=params.title,
-        suite=snakemake.wildcards.suite,
-        seen=seen(params.bench["dataset_folder"]),
+        facts={
+            "title": params.title,
+            "suite": snakemake.wildcards.suite,
+            "seen": splits(params.bench["dataset_folder"])["seen"],
+        },
         outputs=snakemake.output,
     )

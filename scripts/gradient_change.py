@@ -8,8 +8,8 @@ from gnorm.devices import repeatably
 from gnorm.engine import batches
 from gnorm.files import atomic
 from gnorm.logs import start
-from gnorm.models import checkpoints, surgery
-from gnorm.models.heads import head_map
+from gnorm.models import surgery
+from gnorm.models.loaded import Loaded
 from gnorm.models.slots import projection
 
 
@@ -30,18 +30,18 @@ def pool(matrix, width):
     return matrix[:, : columns * width].reshape(rows, width, columns, width).mean((1, 3))
 
 
-def main(*, dataset_folder, checkpoint, output):
-    model, tokenizer = checkpoints.load(checkpoint)
-    heads = head_map(model)
-    (batch,) = batches.make(tokenizer, read(dataset_folder, "calibration")[:1], tokens=1)
+def main(*, bench, rows, output):
+    heads = bench.heads
+    (batch,) = batches.make(bench.tokenizer, rows[:1], tokens=1)
     # Query weights of layer 1, after pruning (0, 0) and after pruning (1, 1); a model with one
     # row of slots has only row 0 to show.
     row = min(1, heads.shape[0] - 1)
     pruned = [(0, 0), (row, min(1, heads.heads - 1))]
-    before = query_gradient(model, heads, batch, row)
+    before = query_gradient(bench.model, heads, batch, row)
     change = []
     for slot in pruned:
-        model, _ = checkpoints.load(checkpoint)
+        # Loaded, as the first was: elsewhere in memory a copy rounds differently, which shows in a difference.
+        model = Loaded.load(checkpoint=bench.checkpoint).model
         surgery.prune(model, heads, [slot])
         change.append(pool(query_gradient(model, heads, batch, row) - before, heads.width).numpy())
     with atomic(output) as temporary:
@@ -50,9 +50,8 @@ def main(*, dataset_folder, checkpoint, output):
 
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} gradients")
-    torch.set_num_threads(snakemake.params.threads)
     main(
-        dataset_folder=snakemake.params.dataset_folder,
-        checkpoint=snakemake.input.checkpoint,
+        bench=Loaded.load(checkpoint=snakemake.input.checkpoint, **snakemake.params.bench),
+        rows=read(snakemake.params.dataset_folder, "calibration"),
         output=snakemake.output[0],
     )

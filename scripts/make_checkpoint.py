@@ -10,8 +10,11 @@ from gnorm.models import checkpoints, intake
 from gnorm.resume import State
 
 
-def main(*, dataset_folder, tokenizer_folder, checkpoint, seed, state, task, attention, outputs):
-    """Make the model that the suite's `checkpoint` describes; what is trained goes on from `state`."""
+def main(*, dataset_folder, tokenizer_folder, checkpoint, seed, state, wanted, outputs):
+    """Make the model that the suite's `checkpoint` describes; what is trained goes on from `state`.
+
+    `wanted` has its task, and names the settings that need attention weights.
+    """
     classes = splits(dataset_folder)["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
     if state:
@@ -19,9 +22,9 @@ def main(*, dataset_folder, tokenizer_folder, checkpoint, seed, state, task, att
         model = make(checkpoint, tokenizer, read(dataset_folder, "train"), classes, seed, state)
     else:
         model, own = checkpoints.load(checkpoint["path"])
-        checkpoints.check_task(model, task, classes)
-        checkpoints.check_inputs(own, task)
-    heads = intake.take(model, checkpoint, attention)
+        checkpoints.check_task(model, wanted["task"], classes)
+        checkpoints.check_inputs(own, wanted["task"])
+    heads = intake.take(model, checkpoint, wanted["attention"])
     checkpoints.save(outputs.checkpoint, model, tokenizer)
     write_json(outputs.heads, intake.summary(heads))
     if state:
@@ -29,7 +32,7 @@ def main(*, dataset_folder, tokenizer_folder, checkpoint, seed, state, task, att
 
 
 if __name__ == "__main__":
-    start(snakemake.log[0], f"{snakemake.wildcards.model} checkpoint")
+    start(snakemake.log[0], f"{snakemake.wildcards.model}{snakemake.wildcards.own} checkpoint")
     params = snakemake.params
     torch.set_num_threads(params.threads)
     used = {"device": checkpoints.device().type}
@@ -39,7 +42,6 @@ if __name__ == "__main__":
         checkpoint=params.checkpoint,
         seed=params.seed,
         state=State.of_job(snakemake, used) if "epochs" in params.checkpoint else None,
-        task=params.task,
-        attention=snakemake.resources.attention,
+        wanted={"task": params.task, "attention": snakemake.resources.attention},
         outputs=snakemake.output,
     )

@@ -1,34 +1,35 @@
 """Make a model's dataset: rows, index lists, tokenizer and a summary to read."""
 
 import os
+import sys
 from functools import partial
-from html import escape
 
 if __name__ == "__main__":
-    # Tokenizers need no torch, and transformers would import it: seconds a job. The other keeps it from advising so.
-    os.environ |= {"USE_TORCH": "0", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
+    # Tokenizers need no torch, and transformers would import it: seconds a job. So it must not find torch.
+    os.environ["TRANSFORMERS_NO_ADVISORY_WARNINGS"] = "1"  # that there are no models without
+    sys.modules["torch"] = None
+    import transformers  # noqa: F401
+
+    del sys.modules["torch"]
 
 from gnorm.data import prepare, records, tokenizers
 from gnorm.errors import UserError
 from gnorm.files import atomic, write_json, write_text
 from gnorm.logs import log, start
-
-
-def count(built, row):
-    """Tokens of a row."""
-    return len(built(row["text"], *([row["pair"]] if row["pair"] is not None else []), verbose=False)["input_ids"])
+from gnorm.models import versions
+from gnorm.shown import one_line
 
 
 def main(*, name, dataset, checkpoint, counts, seed, outputs):
     if dataset.get("classes") == "model":
         dataset = dataset | {"classes": prepare.model_classes(checkpoint["path"])}
     built = tokenizers.load(checkpoint["path"]) if "path" in checkpoint else None
-    rows, splits, classes = prepare.make(dataset, counts, seed, built and partial(count, built))
+    rows, splits, classes = prepare.make(dataset, counts, seed, built and partial(tokenizers.count, built))
     log.info("%d rows", len(rows))
     if built is None:
         texts = [" ".join(filter(None, (row["text"], row["pair"]))) for row in rows.select(splits["train"])]
         built = tokenizers.train(checkpoint["family"], texts, checkpoint["vocabulary"], checkpoint["length"])
-    lengths = [count(built, row) for row in rows]
+    lengths = [tokenizers.count(built, row) for row in rows]
     cut = sum(length > built.model_max_length for length in lengths)
     if cut:
         log.info("%d rows are longer than %d tokens and will be cut", cut, built.model_max_length)
@@ -37,15 +38,12 @@ def main(*, name, dataset, checkpoint, counts, seed, outputs):
     if not splits["evaluation"]:
         raise UserError(f"{name}: no row is left to evaluate")
     with atomic(outputs.tokenizer) as temporary:
-        built.save_pretrained(temporary)
+        versions.write_tokenizer(temporary, built)
     records.write(rows, outputs.rows)
-    write_json(outputs.splits, {"classes": classes, **splits})
-    summary = prepare.summary(name, rows, splits, lengths, built.model_max_length)
-    write_text(outputs.summary, summary)
-    # The report shows pages in place, Markdown only as a download.
-    write_text(
-        outputs.page, f'<!doctype html><meta charset="utf-8"><title>{name}</title><pre>{escape(summary)}</pre>\n'
-    )
+    write_json(outputs.splits, prepare.facts(classes, rows["label"], splits))
+    summary = partial(prepare.summary, name, rows, splits, lengths, built.model_max_length)
+    write_text(outputs.summary, summary())
+    write_text(outputs.page, prepare.page(name, summary(show=one_line)))
 
 
 if __name__ == "__main__":

@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
-import pandas as pd
-
 from gnorm.logs import start
 from gnorm.pages import workbooks
+from gnorm.statistics.columns import read_csv
 
 
-def main(paths, output):
-    workbooks.write(output, {Path(path).stem: pd.read_csv(path) for path in paths})
+def main(*, tables, output):
+    workbooks.write(output, {Path(path).stem: read_csv(path) for path in tables})
 
 
 if __name__ == "__main__":
     start(snakemake.log[0], "workbook")
-    main([*snakemake.input.tables, snakemake.input.tidy], snakemake.output[0])
+    main(tables=[*snakemake.input.tables, snakemake.input.tidy], output=snakemake.output[0])

@@ -2,16 +2,15 @@
 
 from gnorm.files import read_json
 from gnorm.logs import log, start
-from gnorm.models import checkpoints
+from gnorm.models.loaded import Loaded
 from gnorm.models.neurons import neuron_map
 from gnorm.pruning import masks
 from gnorm.statistics.columns import read_run
 from gnorm.statistics.curves import stop_point
 
 
-def main(*, checkpoint, trajectory, controls, group, tolerance, output):
-    model, _ = checkpoints.load(checkpoint, on="cpu")
-    neurons = neuron_map(model, group)
+def main(*, bench, trajectory, controls, group, tolerance, output):
+    neurons = neuron_map(bench.model, group)
     without = read_json(controls)["all neurons"]
     accuracy = read_run(trajectory)["accuracy"].tolist()
     step = stop_point(accuracy, without["correct"] / without["evaluated"], tolerance)
@@ -23,7 +22,7 @@ def main(*, checkpoint, trajectory, controls, group, tolerance, output):
 if __name__ == "__main__":
     start(snakemake.log[0], f"{snakemake.wildcards.model} {snakemake.wildcards.strategy}")
     main(
-        checkpoint=snakemake.input.checkpoint,
+        bench=Loaded.load(checkpoint=snakemake.input.checkpoint, on="cpu"),
         trajectory=snakemake.input.trajectory,
         controls=snakemake.input.controls,
         group=snakemake.params.group,

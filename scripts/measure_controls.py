@@ -1,13 +1,14 @@
 """Metrics and size of a model without any heads, without any neurons, and without both, beside the untouched one."""
 
+from gnorm.data.rows import splits
 from gnorm.files import write_json
 from gnorm.logs import start
 from gnorm.pruning.controls import measure
 from gnorm.workbench import Workbench
 
 
-def main(*, bench, output):
-    write_json(output, measure(bench))
+def main(*, bench, common, output):
+    write_json(output, measure(bench, common))
 
 
 if __name__ == "__main__":
@@ -18,4 +19,5 @@ if __name__ == "__main__":
         keeps_outputs=False,
         **snakemake.params.bench,
     )
-    main(bench=bench, output=snakemake.output[0])
+    common = splits(snakemake.params.bench["dataset_folder"])["majority"]
+    main(bench=bench, common=common, output=snakemake.output[0])

@@ -20,13 +20,13 @@ def merge(paths, model=None):
 
 def diagnose(means, nan, inf, rows, epsilon):
     """Appendix C of the paper as numbers."""
+    least = {"B": means["B"], "C - B": means["C"] - means["B"], "A - B": means["A"] - means["B"]}
     order = {v: torch.argsort(means[v].flatten(), stable=True).tolist() for v in VARIANTS}
     shift = {}
     for v in ("B", "C"):
         difference = means[v] - means["A"]
-        at = int(difference.abs().argmax())
-        where = [at // difference.shape[1], at % difference.shape[1]]
-        shift[v] = {"value": difference.flatten()[at].item(), "layer_head": where}
+        where = divmod(int(difference.abs().argmax()), difference.shape[1])
+        shift[v] = {"value": difference[where].item(), "layer_head": list(where)}
     return {
         "rows": rows,
         "epsilon": epsilon,
@@ -35,11 +35,7 @@ def diagnose(means, nan, inf, rows, epsilon):
         "nan_rows": nan.tolist(),
         "inf_rows": inf.tolist(),
         "largest_shift": shift,
-        "least": {
-            "B": means["B"].min().item(),
-            "C - B": (means["C"] - means["B"]).min().item(),
-            "A - B": (means["A"] - means["B"]).min().item(),
-        },
+        "least": {name: values.min().item() for name, values in least.items()},
         "same_order": {v: order[v] == order["A"] for v in ("B", "C")},
         "kendall_tau": {v: float(kendalltau(means[v].flatten(), means["A"].flatten()).statistic) for v in ("B", "C")},
     }
@@ -54,7 +50,7 @@ def main(*, shards, checkpoint, variant, epsilon, outputs):
 
 
 if __name__ == "__main__":
-    start(snakemake.log[0], f"{snakemake.wildcards.model} entropy")
+    start(snakemake.log[0], f"{snakemake.wildcards.model}{snakemake.wildcards.own} entropy")
     main(
         shards=snakemake.input.shards,
         checkpoint=snakemake.input.checkpoint,

@@ -3,9 +3,8 @@
 import pandas as pd
 
 from gnorm.errors import UserError
-from gnorm.files import atomic
 from gnorm.logs import start
-from gnorm.statistics.columns import TRIALS, read_table
+from gnorm.statistics.columns import TRIALS, read_table, write_csv
 
 
 def main(*, paths, trials, output):
@@ -15,10 +14,9 @@ def main(*, paths, trials, output):
     numbers = sorted(table["trial"].unique())
     if numbers != list(range(trials)):
         raise UserError(f"{output}: expected trials 0 to {trials - 1}, the shards hold {numbers}")
-    with atomic(output) as temporary:
-        table.to_csv(temporary, index=False)
+    write_csv(table, output)
 
 
 if __name__ == "__main__":
-    start(snakemake.log[0], f"{snakemake.wildcards.model} trials")
+    start(snakemake.log[0], f"{snakemake.wildcards.model}{snakemake.wildcards.own} trials")
     main(paths=snakemake.input.shards, trials=snakemake.params.trials, output=snakemake.output[0])

@@ -6,16 +6,17 @@ from gnorm.logs import start
 from gnorm.pruning import parts
 from gnorm.pruning.trials import measure
 from gnorm.resume import State
+from gnorm.statistics import outcomes
 from gnorm.workbench import Workbench
 
 
-def main(*, bench, strategy, unit, trials, levels, seed, state, outputs):
-    folder = Path(outputs.trials).parent
-    tables = measure(
-        bench, strategy=strategy, unit=unit, trials=trials, levels=levels, seed=seed, state=state, folder=folder
-    )
-    parts.write(outputs.trials, list(tables))
-    state.sign(outputs.signature, outputs.trials)
+def main(*, bench, trials, state, outputs, **settings):
+    """`settings` are the other keywords of `measure`."""
+    measured = measure(bench, trials=trials, state=state, folder=Path(outputs.trials).parent, **settings)
+    tables, answered = zip(*measured, strict=True)
+    parts.write(outputs.trials, tables)
+    outcomes.write(outputs.outcomes, outcomes.join(answered))
+    state.sign(outputs.signature, outputs.trials, outputs.outcomes)
     for trial in trials:
         state.part(f"trial{trial}").finish()
 
@@ -23,7 +24,7 @@ def main(*, bench, strategy, unit, trials, levels, seed, state, outputs):
 if __name__ == "__main__":
     wildcards, params = snakemake.wildcards, snakemake.params
     first, last = int(wildcards.first), int(wildcards.last)
-    start(snakemake.log[0], f"{wildcards.model} {wildcards.strategy} {first}-{last}")
+    start(snakemake.log[0], f"{wildcards.model}{wildcards.own} {wildcards.strategy} {first}-{last}")
     bench = Workbench.load(checkpoint=snakemake.input.checkpoint, reuse_mb=snakemake.resources.reuse_mb, **params.bench)
     main(
         bench=bench,

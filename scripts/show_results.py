@@ -1,34 +1,29 @@
-"""Print where a finished suite's results are, and its headline tables: python scripts/show_results.py SUITE"""
+"""Print a finished suite's headline tables, and where its results are: python scripts/show_results.py SUITE"""
 
 import sys
 from pathlib import Path
 
 from gnorm import layout
-
-TABLES = {
-    "headline": "Area under the accuracy curve, run 0 ± deviation over runs (random: mean ± deviation over trials):",
-    "baselines": "Models trained here, beside what needs no model:",
-    "solutions": "The solution at the stop point:",
-}
+from gnorm.errors import UserError, printable, unknown
+from gnorm.pages import summary
 
 
-def main(suite: str) -> None:
-    for table, title in TABLES.items():
-        path = Path(layout.fill(layout.TABLE, suite=suite, table=table, kind="md"))
-        if path.exists() or table != "baselines":  # which only models that are trained here have
-            print(f"\n{title}\n\n{path.read_text(encoding='utf-8')}", end="")
-    print()
-    for name, template in (
-        ("figures", layout.FIGURES),
-        ("tables", layout.fill(layout.TABLE, table="*", kind="md")),
-        ("workbook", layout.WORKBOOK),
-        ("all rows", layout.TIDY),
-        ("pruned", layout.fill(layout.PRUNED, model="*")),
-        ("verdict", layout.fill(layout.VERDICT, kind="md")),
-        ("report", layout.REPORT),
-    ):
-        print(f"{name:9} {layout.fill(template, suite=suite)}")
+def main(suites):
+    results = Path(layout.RESULTS).parent
+    if not results.is_dir():
+        raise UserError(f"there is no folder {results}/ here: start it in the folder of the workflow")
+    having = {folder.name for folder in results.iterdir() if folder.is_dir()}
+    known = sorted(having | {path.stem for path in Path("suites").glob("*.yaml")})
+    if not suites:
+        raise UserError(f"say which suite ({', '.join(known)}): python scripts/show_results.py SUITE")
+    for suite in suites:
+        if suite not in known:
+            raise UserError(f"there is no {unknown(suite, known, 'suite')}")
+    print(printable("\n".join(summary.lines(suites))) or f"nothing is there yet of {' '.join(suites)}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        sys.exit(f"show_results: {error}")

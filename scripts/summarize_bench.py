@@ -1,19 +1,18 @@
 """The benchmark's table, in CSV and Markdown, and its plot, from everything measured."""
 
-import pandas as pd
-
 from gnorm.benchmarks.plot import draw
 from gnorm.benchmarks.summary import Measured, summary
 from gnorm.figures.style import save
-from gnorm.files import atomic, write_text
+from gnorm.files import write_text
 from gnorm.logs import log, start
 from gnorm.pages.bench import markdown, number
+from gnorm.statistics.columns import read_csv, write_csv
 
 
 def main(*, shapes, parts, suite, settings, outputs):
     """`shapes` and `parts` are the measured files; `suite` has the models of the suite `paper`, for their rows."""
     measured = Measured(shapes)
-    tables = {name: pd.read_csv(path) for name, path in parts.items()}
+    tables = {name: read_csv(path) for name, path in parts.items()}
     growth, steps = tables["growth"], tables["trajectory"]
     table = summary(
         measured, growth=growth, steps=steps, reuse=tables["reuse"], exactness=tables["exactness"], suite=suite
@@ -22,8 +21,7 @@ def main(*, shapes, parts, suite, settings, outputs):
     for line in table[table["reached"].eq(False)].itertuples():
         value = number(line.value)
         log.warning("missed: %s, %s, %s is %s, wanted %s", line.section, line.shape, line.what, value, line.target)
-    with atomic(outputs["csv"]) as temporary:
-        table.to_csv(temporary, index=False)
+    write_csv(table, outputs["csv"])
     machines = {
         "Shapes and growth": measured.table["machine"].iloc[0],
         "Trajectory and exactness": steps["machine"].iloc[0],

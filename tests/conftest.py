@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # as the Snakefile sets it, before
 
 from support import FAMILIES, ROOT, Tiny, copy_workflow, finish, once
 
-pytest_plugins = ["fault_table"]
+pytest_plugins = ["outcomes"]
 collect_ignore = [] if "on_cards" in sys.modules else ["gpu"]  # they need pretended cards: make test-gpu
 
 
@@ -49,6 +49,18 @@ def mini(tmp_path_factory) -> Path:
         return finish(folder, "mini")
 
     return once(tmp_path_factory, "mini", make)
+
+
+@pytest.fixture
+def no_attention(monkeypatch):
+    """Let CTRL give no attention weights second, as it does by itself on transformers 4."""
+    from transformers.models.ctrl.modeling_ctrl import MultiHeadAttention
+
+    from gnorm.models import versions
+
+    if versions.FIVE:
+        weighted = MultiHeadAttention.forward
+        monkeypatch.setattr(MultiHeadAttention, "forward", lambda *args, **named: (weighted(*args, **named)[0], None))
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from unittest import mock
 import torch
 from torch.nn.functional import cross_entropy
 
+from gnorm.models.slots import eager
+
 
 def one(tokenizer, row):
     """The row alone as model inputs, no padding."""
@@ -87,7 +89,7 @@ def entropy(model, heads, tokenizer, rows, epsilon, variant, causal=False):
     """
     result = torch.zeros(len(rows), heads.layers, heads.heads * heads.queries, dtype=torch.float64)
     for i, row in enumerate(rows):
-        with torch.no_grad():
+        with torch.no_grad(), eager(model):
             attentions = model(**one(tokenizer, row), output_attentions=True).attentions
         for layer, attention in enumerate(attentions):
             for head in range(attention.shape[1]):
@@ -189,6 +191,7 @@ def gate_gradients(model, heads, tokenizer, rows):
             lambda _m, args, row=row: (args[0] * gates[row][kept[row]].repeat_interleave(heads.width),)
         )
         for row, block in enumerate(heads.blocks)
+        if kept[row].any()
     ]
     for i, row in enumerate(rows):
         (result[i],) = torch.autograd.grad(loss(model, tokenizer, row), gates)
@@ -203,9 +206,12 @@ def attention_products(model, heads, tokenizer, rows):
     result = torch.zeros(len(rows), 2, heads.layers, heads.heads, dtype=torch.float64)
     model.requires_grad_()
     for i, row in enumerate(rows):
-        made = model(**one(tokenizer, row), output_attentions=True)
+        with eager(model):
+            made = model(**one(tokenizer, row), output_attentions=True)
         value = cross_entropy(made.logits, torch.tensor([row["label"]]))
-        gradients = torch.autograd.grad(value, made.attentions, allow_unused=True)
+        layers = [layer for layer, matrix in enumerate(made.attentions) if matrix.requires_grad]  # those with heads
+        found = torch.autograd.grad(value, [made.attentions[layer] for layer in layers], allow_unused=True)
+        gradients = dict(zip(layers, found, strict=True))
         for index, block in enumerate(heads.blocks):
             for layer in block.layers if kept[index].any() else ():
                 for position, head in enumerate(kept[index].nonzero().flatten().tolist()):
@@ -232,7 +238,7 @@ def attribution(model, heads, tokenizer, rows, steps, objective):
                     made.extend([matrix.detach(), (matrix.detach() * k / steps).requires_grad_()])
                     return made[1]
 
-                with mock.patch("torch.nn.functional.softmax", replaced):
+                with mock.patch("torch.nn.functional.softmax", replaced), eager(model):
                     logits = model(**one(tokenizer, row), output_attentions=True).logits[0]
                 assert next(calls) == heads.layers  # one softmax a layer, or this is no oracle
                 if objective == "logit_norm":

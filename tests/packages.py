@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import re
 import sys
 from pathlib import Path
@@ -14,19 +15,27 @@ MODULES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn"}
 
 
 def pins(*names: str) -> dict[str, str]:
-    """Package -> version of requirements files; anything but an exact version is a failure."""
+    """Package -> version of requirements files and those they include; anything but an exact version is a failure."""
     found = {}
     for name in names:
         for line in (ROOT / name).read_text().splitlines():
             line = line.split("#")[0].strip()
-            if line and not line.startswith("-r "):
-                package, version = re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()
-                assert package not in found, f"{package} is pinned twice"
-                found[package] = version
+            if line.startswith("-r "):
+                given = pins(line.removeprefix("-r "))
+            elif line:
+                given = dict([re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()])
+            else:
+                continue
+            assert not given.keys() & found.keys(), f"{given.keys() & found.keys()} is pinned twice"
+            found |= given
     return found
 
 
-PINS = pins("requirements.txt", "requirements-nodeps.txt", "requirements-dev.txt")
+# Requirements, and the lock of what they bring, with either version of transformers.
+RECIPES = {"5": ("requirements.txt", "constraints.txt"), "4": ("requirements-v4.txt", "constraints-v4.txt")}
+BESIDE = ("requirements-nodeps.txt", "requirements-dev.txt")
+REQUIREMENTS, LOCK = RECIPES[importlib.metadata.version("transformers").split(".")[0]]  # of what runs the tests
+PINS = pins(REQUIREMENTS, *BESIDE)
 
 
 def third_party(path: Path, inside: bool) -> set[str]:

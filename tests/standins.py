@@ -162,5 +162,8 @@ def save_model(made: StandIn, texts: list[str], folder: Path) -> None:
         **made.config,
     )
     model = AutoModelForSequenceClassification.from_config(config)
-    model.save_pretrained(folder, safe_serialization=made.family != "albert")  # one model as pytorch_model.bin
+    model.save_pretrained(folder)
+    if made.family == "albert":  # one model as older versions wrote it
+        (folder / "model.safetensors").unlink()
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
     built.save_pretrained(folder)

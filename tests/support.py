@@ -31,6 +31,22 @@ OTHERS = {
 }
 
 
+def draw_weights(model, seed: int) -> None:
+    """Draw a model's matrices anew, in the order of their names: versions of the library draw them in other orders."""
+    import torch
+
+    generator, tables = torch.Generator().manual_seed(seed + 4), {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
+            tables[f"{name}.weight"] = module.padding_idx
+    with torch.no_grad():
+        for name, weight in sorted(model.named_parameters()):
+            if weight.dim() > 1:
+                weight.normal_(0, model.config.initializer_range, generator=generator)
+                if name in tables:
+                    weight[tables[name]] = 0
+
+
 class Tiny:
     """An untrained model with strong weights, so that heads differ and attend unevenly."""
 
@@ -70,6 +86,7 @@ class Tiny:
         attention = "eager" if family == "electra" else "sdpa"  # the library has no other for ELECTRA
         auto = AutoModelForCausalLM if writes else AutoModelForSequenceClassification
         self.model = auto.from_config(config, attn_implementation=attention)
+        draw_weights(self.model, seed)
         self.model.double().eval().requires_grad_(False)
         self.heads = head_map(self.model)
         if family in OTHERS:
@@ -139,9 +156,10 @@ def run_of(results: Path, model: str, strategy: str, run: int = 0):
 
 
 def part_files(stem: str | Path, *names: str) -> SimpleNamespace:
-    """The outputs of a job that makes a part of trajectories or trials."""
-    ends = {"trajectories": "csv", "trials": "csv", "scores": "scores.pt", "signature": "json"}
-    return SimpleNamespace(**{name: Path(f"{stem}.{ends[name]}") for name in (*names, "signature")})
+    """The outputs of a job that makes a part of trajectories, trials or a comparison."""
+    ends = {"trajectories": "csv", "trials": "csv", "curves": "csv", "costs": "costs.csv", "signature": "json"}
+    ends |= {"scores": "scores.csv" if "curves" in names else "scores.pt", "outcomes": "rows.npz"}
+    return SimpleNamespace(**{name: Path(f"{stem}.{ends[name]}") for name in (*names, "outcomes", "signature")})
 
 
 def copy_workflow(target: Path) -> Path:
@@ -186,6 +204,17 @@ def planned(folder: Path, *arguments: str) -> dict[str, int]:
     table = (made.stdout + made.stderr).split("Job stats:")[-1]
     found = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
     return {name: count for name, count in found.items() if name not in ("total", "all")}
+
+
+def suite_of(name: str, **changes):
+    """What a suite asks for, with changes of the configuration."""
+    import yaml
+
+    from gnorm.planning.suite import Suite
+    from gnorm.settings import suites
+
+    config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"suite": name} | changes
+    return Suite(suites.load(config, ROOT))
 
 
 def finish(folder: Path, suite: str) -> Path:
@@ -235,8 +264,7 @@ def make_checkpoint(dataset, tokenizer, entry, out, heads, state=None, task="cla
         checkpoint=entry,
         seed=1,
         state=state,
-        task=task,
-        attention=attention,
+        wanted={"task": task, "attention": attention},
         outputs=SimpleNamespace(checkpoint=out, heads=heads),
     )
 
@@ -297,24 +325,41 @@ def counted(monkeypatch, model):
 
 PREDICT = """
 import json, sys
+folder, rows, scripts = sys.argv[1], json.load(open(sys.argv[2])), sys.argv[3:]
+if scripts:
+    sys.path.append(*scripts)
+    import gnorm.hf
+    assert "torch" not in sys.modules and "transformers" not in sys.modules
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-folder, rows = sys.argv[1], json.load(open(sys.argv[2]))
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 torch.set_num_threads(1)
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+kind = AutoConfig.from_pretrained(folder).architectures[0]
+auto = AutoModelForSequenceClassification if "Classification" in kind else AutoModelForCausalLM
+model = auto.from_pretrained(folder).eval()
 with torch.inference_mode():
     logits = [model(**tokenizer(*texts, truncation=True, return_tensors="pt")).logits[0].tolist() for texts in rows]
-assert not [name for name in sys.modules if name.split(".")[0] in ("gnorm", "textpruner")]
-print(json.dumps({"logits": logits, "parameters": sum(p.numel() for p in model.parameters())}))
+assert "textpruner" not in sys.modules and ("gnorm" in sys.modules) == bool(scripts)
+parameters = sum(p.numel() for p in model.parameters())
+print(json.dumps({"logits": logits, "parameters": parameters, "dtype": str(model.dtype)}))
 """
 
 
-def in_a_fresh_process(folder, rows, tmp_path):
-    """Logits and parameters of a checkpoint, one row at a time; -I keeps this project off the path."""
+def pythons() -> list[str]:
+    """The Python that runs this, and those of the environments that `make env` and `make versions` have made."""
+    others = [ROOT / name / "bin/python" for name in (".venv", ".venv-v4")]
+    made = [str(path) for path in others if path.exists() and not Path(sys.prefix).samefile(path.parent.parent)]
+    return [sys.executable, *made]
+
+
+def in_a_fresh_process(folder, rows, tmp_path, compact=False, python=sys.executable):
+    """Logits and parameters of a checkpoint, one row at a time, by plain transformers.
+
+    -I keeps this project off the path; a compact folder gets it back for `import gnorm.hf`.
+    """
     texts = [[row["text"], *([row["pair"]] if row["pair"] is not None else [])] for row in rows]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
-    command = [sys.executable, "-I", "-c", PREDICT, str(folder), str(tmp_path / "texts.json")]
-    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    arguments = [str(folder), str(tmp_path / "texts.json"), *([str(ROOT / "scripts")] if compact else [])]
+    made = subprocess.run([python, "-I", "-c", PREDICT, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr[-3000:]
     return json.loads(made.stdout)

@@ -18,7 +18,7 @@ def _holds(template: str, what: str) -> str:
     return template
 
 
-RUN = "run{run}"  # the folder, beside a model's own files, of a run that has a model of its own
+RUN = "run{run}"  # the folder, in whatever folder of results it has files, of a run with a model of its own
 RESULTS, FIGURES = "results/{suite}", "figures/{suite}"
 PUBLISHED, BENCH = "published", "bench"  # stand where a suite's name stands
 
@@ -61,9 +61,17 @@ TRAJECTORY = _holds(
 SCORES = _holds(
     "results/{suite}/{model}/trajectories/{strategy}/{first}-{last}.scores.pt", "scores of every rescoring, by run"
 )
+OUTCOMES = _holds(
+    "results/{suite}/{model}/trajectories/{strategy}/{first}-{last}.rows.npz",
+    "what was answered on every evaluation row at every step: see [Outcomes row by row](#outcomes-row-by-row)",
+)
 SIGNATURE = "results/{suite}/{model}/trajectories/{strategy}/{first}-{last}.json"  # what the runs belong to
 TRIALS_SIGNATURE = "results/{suite}/{model}/{strategy}/shards/{first}-{last}.json"
 TRIALS_PART = "results/{suite}/{model}/{strategy}/shards/{first}-{last}.csv"
+TRIALS_OUTCOMES = _holds(
+    "results/{suite}/{model}/{strategy}/shards/{first}-{last}.rows.npz",
+    "the same of random trials `first` to `last`, at every level",
+)
 TRIALS = _holds(
     "results/{suite}/{model}/{strategy}/trials.csv", "random trials: heads pruned, accuracy, the order drawn"
 )
@@ -74,6 +82,15 @@ CONTROLS = _holds("results/{suite}/{model}/controls.json", "the model without he
 SPEED = _holds(
     "results/{suite}/{model}/speed.csv", "tokens a second and written text as heads go, where that is measured"
 )
+# Of runs `first` to `last`: curves, scores, costs, and what they belong to
+CRITERIA_PART = "results/{suite}/{model}/criteria/shards/{first}-{last}.csv"
+CRITERIA_PART_SCORES = "results/{suite}/{model}/criteria/shards/{first}-{last}.scores.csv"
+CRITERIA_PART_COSTS = "results/{suite}/{model}/criteria/shards/{first}-{last}.costs.csv"
+CRITERIA_OUTCOMES = _holds(
+    "results/{suite}/{model}/criteria/shards/{first}-{last}.rows.npz",
+    "the same of every criterion compared, in runs `first` to `last`",
+)
+CRITERIA_SIGNATURE = "results/{suite}/{model}/criteria/shards/{first}-{last}.json"
 CRITERIA_SCORES = _holds(
     "results/{suite}/{model}/criteria/scores.csv",
     "scores and ranks of the unpruned model's heads by every criterion compared",
@@ -104,6 +121,10 @@ MASK = _holds("results/{suite}/solutions/{model}/mask.csv", "heads as rows of ze
 PARAMETERS = _holds("results/{suite}/solutions/{model}/parameters.csv", "parameters of every module, before and after")
 NEURON_MASK = _holds("results/{suite}/solutions/{model}/{strategy}.mask.csv", "the same for strategies of neurons")
 PRUNED = _holds("results/{suite}/solutions/{model}/checkpoint", "the pruned model, its tokenizer and a card")
+DENSE = _holds(
+    "results/{suite}/solutions/{model}/dense",
+    "the same in unpruned shapes, with zeros for what is gone: for those without this package",
+)
 LATENCY = _holds(
     "results/{suite}/solutions/{model}/latency.json", "milliseconds of a batch on this CPU, before and after"
 )
@@ -113,6 +134,7 @@ TIDY = _holds(
 TABLE = _holds("results/{suite}/tables/{table}.{kind}", "every table as CSV, Markdown, LaTeX and a page")
 WORKBOOK = _holds("results/{suite}/all.xlsx", "all tables and the tidy one, a sheet each")
 FIGURE = _holds("figures/{suite}/{figure}.{kind}", "every figure as PNG and PDF")
+PREVIEW = "figures/{suite}/Preview.{kind}"  # of the runs that are finished, by `snakemake preview`
 VERDICT = _holds("results/{suite}/verdict.{kind}", "which claims hold, and on what evidence: CSV, Markdown and a page")
 PAPER_PARAMETERS = _holds(
     "results/{suite}/paper_parameters.csv", "parameters of the paper's models, counted without weights"
@@ -141,6 +163,8 @@ BENCHMARK = "results/{suite}/benchmarks/{rule}/{job}.tsv"
 STATES = "results/{suite}/state"
 STATE = "results/{suite}/state/{job}.pt"
 TOKENS = "results/{suite}/state/{model}.tokens.json"  # the batch size that a probe found on a GPU
+
+RUNNING = "results/{suite}/running.json"  # which run of the workflow writes here
 
 # What tables, figures and the verdict may need of a suite's results, by the names in their NEEDS.
 NEEDS = {
@@ -187,9 +211,25 @@ def pattern(template: str, **wildcards: str) -> re.Pattern[str]:
     return re.compile(name)
 
 
+def own(template: str) -> str:
+    """A file that each run with a model of its own has; the wildcard `own` is its folder there, see `folder_of`."""
+    return re.sub(r"^results/\{suite\}/[^/]+", r"\g<0>{own}", template)
+
+
+def folder_of(run: int) -> str:
+    """The wildcard `own` of a run: `/run2` or, of run 0, whose files are the model's own, nothing."""
+    return f"/{fill(RUN, run=run)}" if run else ""
+
+
+def run_of(own: str) -> int:
+    """The run whose wildcard `own` this is."""
+    found = pattern(RUN, run=r"\d+").fullmatch(own.removeprefix("/"))
+    return int(found["run"]) if found else 0
+
+
 def of_run(template: str, run: int) -> str:
     """A file of a run that has a model of its own; run 0 stands for the model itself."""
-    return template.replace("{model}/", f"{{model}}/{fill(RUN, run=run)}/", 1) if run else template
+    return fill(own(template), own=folder_of(run))
 
 
 def _beside(wildcard: str) -> set[str]:

@@ -10,10 +10,17 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from gnorm.errors import UserError
+from gnorm.errors import UserError, printable
 
 Item = TypeVar("Item")
 log = logging.getLogger("gnorm")
+
+
+class Printable(logging.Formatter):
+    """Writes messages that may quote anybody's text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def start(path: str, label: str) -> logging.Logger:
@@ -24,8 +31,8 @@ def start(path: str, label: str) -> logging.Logger:
     log.setLevel(logging.INFO)
     log.handlers.clear()
     to_file, to_terminal = logging.FileHandler(path, mode="w", encoding="utf-8"), logging.StreamHandler()
-    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    to_terminal.setFormatter(logging.Formatter(f"[{label}] %(message)s"))
+    to_file.setFormatter(Printable("%(asctime)s %(levelname)s %(message)s"))
+    to_terminal.setFormatter(Printable(f"[{label}] %(message)s"))
     for handler in (to_file, to_terminal):
         log.addHandler(handler)
 

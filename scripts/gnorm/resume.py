@@ -27,7 +27,7 @@ SCRIPTS = Path(__file__).parents[1]
 
 
 class State:
-    """One file, replaced whole after every step."""
+    """One file, replaced whole after every step; with those of its parts it is refused, and finished, at once."""
 
     def __init__(self, path: str | Path, belongs_to: Mapping[str, Any]):
         self.path = Path(path)
@@ -44,25 +44,29 @@ class State:
         return cls(job.params.get("state"), identity(job, used, apart))
 
     def part(self, name: str) -> State:
-        """The state of one run or trial of a job."""
-        return type(self)(self.path.with_name(f"{self.path.stem}.{name}.pt"), {**self.belongs_to, "part": name})
+        """The state of one run or trial of a job, or of what grows in it."""
+        own = f"{self.belongs_to['part']}.{name}" if "part" in self.belongs_to else name
+        return type(self)(self.path.with_name(f"{self.path.stem}.{name}.pt"), {**self.belongs_to, "part": own})
 
     def load(self) -> Any:
         """Load what was saved last; None if there is no progress that this job may continue."""
-        if self.finished.exists():
-            os.replace(self.finished, self.path)
+        self._rename(".finished", ".pt")
         if not self.path.exists():
             return None
         try:
             stored = load_tensors(self.path)
             reason = self._difference(stored["belongs_to"])
-        except (UserError, KeyError, TypeError, AttributeError) as error:
+        except (UserError, LookupError, TypeError, AttributeError, RuntimeError) as error:  # of any form
             reason = f"it cannot be read ({error})"
         if not reason:
             return stored["value"]
-        os.replace(self.path, self.refused)
-        log.warning("ignoring saved progress in %s: %s; it is now %s", self.path, reason, self.refused)
+        self.refuse(reason)
         return None
+
+    def refuse(self, reason: str) -> None:
+        """Set the saved progress aside."""
+        self._rename(".pt", ".refused")
+        log.warning("ignoring saved progress in %s: %s; it is now %s", self.path, reason, self.refused)
 
     def _difference(self, other: Mapping[str, Any]) -> str:
         """Describe how another state differs; files are only named."""
@@ -79,9 +83,18 @@ class State:
 
     def finish(self) -> None:
         """Mark the state as finished, once the job's outputs are written."""
-        self.refused.unlink(missing_ok=True)
-        if self.path.exists():  # there is none if other outputs held all the work
-            os.replace(self.path, self.finished)
+        for path in self._files(".refused"):
+            path.unlink()
+        self._rename(".pt", ".finished")
+
+    def _files(self, suffix: str) -> list[Path]:
+        """Its own file and those of its parts, as far as they are there."""
+        of_parts = self.path.parent.glob(f"{self.path.stem}.*{suffix}")
+        return [path for path in (self.path.with_suffix(suffix), *of_parts) if path.exists()]
+
+    def _rename(self, before: str, after: str) -> None:
+        for path in self._files(before):
+            os.replace(path, path.with_suffix(after))
 
     def sign(self, signature: str | Path, *outputs: str | Path) -> None:
         """Write the identity of finished outputs, and their digests, into a file beside them."""
@@ -96,16 +109,17 @@ class State:
                 same_work = signature["belongs_to"] == self.belongs_to
                 if same_work and all(digest(path.with_name(name)) == own for name, own in signature["files"].items()):
                     yield path
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            except (OSError, UserError, LookupError, TypeError, AttributeError, ValueError) as error:
                 log.warning("ignoring %s: it cannot be read, or what it stands for (%s)", path, error)
 
 
 def remove_finished(folder: str | Path) -> None:
     """Remove finished states; call it when no job runs any longer."""
-    for path in Path(folder).glob("*.finished"):
+    for path in Path(folder).rglob("*.finished"):
         path.unlink()
-    if Path(folder).is_dir() and not os.listdir(folder):
-        os.rmdir(folder)
+    for place in (*Path(folder).glob("*/"), Path(folder)):  # runs with a model of their own have folders inside
+        if place.is_dir() and not os.listdir(place):
+            os.rmdir(place)
 
 
 def identity(job: Any, used: Mapping[str, Any], apart: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -1,18 +1,15 @@
 """Damaged, foreign and malicious files: refused, named, and never run."""
 
-import json
-import os
 import random
 import shutil
 from functools import partial
 
-import collect_results
 import merge_entropy
 import merge_trials
 import pandas as pd
 import pytest
 import torch
-from support import Malicious, shard_file
+from support import shard_file
 
 from gnorm import files
 from gnorm.data import tokenizers
@@ -22,7 +19,7 @@ from gnorm.models import checkpoints
 from gnorm.models.heads import Block, HeadMap
 from gnorm.published import accuracies
 from gnorm.scores import entropy
-from gnorm.statistics import columns
+from gnorm.statistics import columns, tidy
 
 
 @pytest.fixture
@@ -131,36 +128,6 @@ def test_something_else(shards, record_property):
     record_property("tried", 2)
 
 
-@pytest.mark.fault("a shard, a state or a checkpoint is a pickle with code in it", "refused by name; nothing runs")
-def test_code_is_never_run(shards, tmp_path, make_tiny, record_property):
-    ran = tmp_path / "ran"
-    torch.save(Malicious(ran), tmp_path / "proof.pt")
-    torch.load(tmp_path / "proof.pt", weights_only=False)
-    assert ran.exists()  # it would work
-    os.rmdir(ran)
-    torch.save({"first": 0, "mean": Malicious(ran)}, shards[0])
-    refused(shards, "0-3.pt", "is not a readable tensor file")
-    tiny = make_tiny("bert")
-    tiny.model.save_pretrained(tmp_path / "model")
-    tiny.tokenizer.save_pretrained(tmp_path / "model")
-    (tmp_path / "model/model.safetensors").unlink()
-    torch.save({"bert.pooler.dense.bias": Malicious(ran)}, tmp_path / "model/pytorch_model.bin")
-    with pytest.raises(UserError, match="the model in .* cannot be loaded"):
-        checkpoints.load(tmp_path / "model")
-    config = json.loads((tmp_path / "model/config.json").read_text())
-    code = f"import os\nos.mkdir({str(ran)!r})\n"
-    (tmp_path / "model/modeling.py").write_text(code)
-    config |= {
-        "model_type": "own",
-        "auto_map": {"AutoModelForSequenceClassification": "modeling.X", "AutoConfig": "modeling.Y"},
-    }
-    (tmp_path / "model/config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError):
-        checkpoints.load(tmp_path / "model")
-    assert not ran.exists()
-    record_property("tried", 3)
-
-
 @pytest.mark.fault("a checkpoint is cut short or has a broken file", "refused; the file is named")
 def test_a_damaged_checkpoint(tmp_path, make_tiny, record_property):
     tiny = make_tiny("bert")
@@ -182,7 +149,7 @@ def test_a_damaged_checkpoint(tmp_path, make_tiny, record_property):
     fresh()
     (folder / "config.json").write_text('{"model_type": "be')
     for load in (checkpoints.load, tokenizers.load):
-        with pytest.raises(UserError, match="model cannot be loaded"):
+        with pytest.raises(UserError, match="config.json is damaged or cut short"):
             load(folder)
     fresh()
     (folder / "tokenizer.json").write_text("{")
@@ -202,7 +169,7 @@ STEPS = """run,step,layer,head,score,accuracy,correct,evaluated,heads_pruned,hea
 )
 def test_tables_with_text_for_numbers(tmp_path, record_property):
     path = tmp_path / "0-0.csv"
-    read = partial(collect_results.labelled, path, columns.STEPS, model="BERT", strategy="ae")
+    read = partial(tidy.labelled, path, columns.STEPS, model="BERT", strategy="ae")
     path.write_text(STEPS.format("0.8"))
     assert len(read()) == 2
     path.write_text(STEPS.format("eight"))
@@ -241,6 +208,19 @@ def test_workbooks_with_renamed_columns(tmp_path, record_property):
         with pytest.raises(UserError, match="1group.xlsx cannot be read"):
             accuracies.trials([path])
     record_property("tried", 5)
+
+
+@pytest.mark.fault("a published file has two columns of one name", "refused by name, with the column")
+def test_published_columns_of_one_name(tmp_path, record_property):
+    curve, workbook = tmp_path / "curve.csv", str(tmp_path / "random.xlsx")
+    curve.write_text("Pruned_Heads,Accuracy,Accuracy\n0,0.9,0.8\n1,0.5,0.4\n")
+    with pytest.raises(UserError, match="curve.csv has two columns 'Accuracy': remove one, or rename it"):
+        accuracies.curve(str(curve))
+    table = pd.DataFrame([[0, 0.9, 0.8], [1, 0.5, 0.4]], columns=["Heads Pruned", "Trial_1", "Trial_1"])
+    table.to_excel(workbook, index=False)
+    with pytest.raises(UserError, match="random.xlsx has two columns 'Trial_1': remove one, or rename it"):
+        accuracies.trials([workbook])
+    record_property("tried", 2)
 
 
 def test_digests_tell_folders_apart(tmp_path):

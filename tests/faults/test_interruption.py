@@ -39,8 +39,8 @@ MODEL = {
     "random": {"levels": 9, "trials": 3},
 }
 TRAJECTORIES = "results/killed/BERT/trajectories/greedy_gnorm"
-GREEDY = [f"{TRAJECTORIES}/0-1.{end}" for end in ("csv", "scores.pt", "json")]
-RANDOM = [f"results/killed/BERT/random/shards/0-2.{end}" for end in ("csv", "json")]
+GREEDY = [f"{TRAJECTORIES}/0-1.{end}" for end in ("csv", "scores.pt", "rows.npz", "json")]
+RANDOM = [f"results/killed/BERT/random/shards/0-2.{end}" for end in ("csv", "rows.npz", "json")]
 CHECKPOINT = ["results/killed/BERT/checkpoint"]
 SHARDS = [f"results/killed/BERT/entropy/shards/{first}-{first + 63}.pt" for first in range(0, 256, 64)]
 
@@ -81,9 +81,11 @@ def trained(untrained, finished, tmp_path, copy_of) -> Path:
 
 
 def states(tree) -> dict[str, dict]:
-    """What the states hold right now, by their names."""
+    """What the states hold right now, by their names, without what was answered on each row."""
     found = {}
-    for path in sorted((tree / "results/killed/state").glob("*.pt")):
+    for path in sorted((tree / "results/killed/state").rglob("*.pt")):
+        if ".rows" in path.name:
+            continue
         try:
             found[path.name] = files.load_tensors(path)["value"]
         except (UserError, FileNotFoundError):  # finished just now
@@ -221,6 +223,31 @@ def test_training_goes_on_after_kills(untrained, finished, tmp_path, copy_of, re
     names = sorted(p.relative_to(finished) for p in (finished / CHECKPOINT[0]).iterdir())
     same(tree, finished, [str(name) for name in names if name.name != ".snakemake_timestamp"])
     record_property("tried", 3)
+
+
+@pytest.mark.fault(
+    "a run that trains a model of its own is killed while it trains, and while it prunes",
+    "it goes on after the last epoch, and after the last step; the same bytes",
+)
+def test_a_run_with_a_model_of_its_own_goes_on_after_kills(untrained, tmp_path, copy_of, record_property):
+    checkpoint = ["results/killed/BERT/run1/checkpoint"]
+    greedy = [f"results/killed/BERT/run1/trajectories/greedy_gnorm/1-1.{end}" for end in ("csv", "scores.pt", "json")]
+    trees = []
+    for name in ("killed", "alone"):
+        (tmp_path / name).mkdir()
+        trees.append(copy_of(untrained, tmp_path / name))
+        suite = trees[-1] / "suites/killed.yaml"
+        suite.write_text(suite.read_text() + "vary: training\n")
+    tree, alone = trees
+    killed(tree, checkpoint, "make_checkpoint.py", lambda: trained_steps(tree) > 0, "all")
+    assert "training goes on after step" in run(tree, *checkpoint).stderr
+    killed(tree, greedy, "prune_heads.py", lambda: pruned(tree) >= 3, "job")
+    assert "run 1 goes on after step" in run(tree, *greedy).stderr
+    assert not (tree / "results/killed/state").exists()
+    run(alone, *greedy)
+    weights = sorted(p.relative_to(alone) for p in (alone / checkpoint[0]).iterdir())
+    same(tree, alone, [*greedy, *(str(name) for name in weights if name.name != ".snakemake_timestamp")])
+    record_property("tried", 2)
 
 
 @pytest.mark.fault("entropy shards are killed", "only shards that were not finished are done again; same bytes")

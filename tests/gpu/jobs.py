@@ -20,8 +20,10 @@ import random_pruning
 import torch
 from support import Tiny, part_files
 
+from gnorm.data.rows import read
 from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints
+from gnorm.models.loaded import Loaded
 from gnorm.resume import State
 from gnorm.workbench import Workbench
 
@@ -90,14 +92,13 @@ class Jobs:
             entropy_shard.main(bench=bench, first=first, last=last, epsilon=1e-7, variant="C", outputs=outputs)
 
     def compare_criteria(self):
-        names = ("scores", "curves", "costs")
-        outputs = SimpleNamespace(**{name: self.folder / f"criteria/{name}.csv" for name in names})
+        outputs = part_files(self.folder / "criteria/0-0", "curves", "scores", "costs")
         bench = self.bench(reuse_mb=50)
         compare_criteria.main(
             bench=bench,
             criteria=CRITERIA,
             levels=3,
-            runs=1,
+            runs=range(1),
             seed=7,
             state=self.state("compare_criteria", "criteria.state", bench, self.shards, criteria=CRITERIA),
             outputs=outputs,
@@ -133,16 +134,17 @@ class Jobs:
 
     def gradient_change(self):
         output = str(self.folder / "gradient_change.npz")
-        gradient_change.main(dataset_folder=self.dataset, checkpoint=self.checkpoint, output=output)
+        bench = Loaded.load(checkpoint=self.checkpoint)
+        gradient_change.main(bench=bench, rows=read(self.dataset, "calibration"), output=output)
 
     def measure_controls(self):
         bench = self.bench(metrics=self.metrics, keeps_outputs=False)
-        measure_controls.main(bench=bench, output=str(self.folder / "controls.json"))
+        measure_controls.main(bench=bench, common=None, output=str(self.folder / "controls.json"))
 
     def measure_speed(self):
         measure_speed.main(
-            dataset_folder=self.dataset,
-            checkpoint=self.checkpoint,
+            bench=Loaded.load(checkpoint=self.checkpoint),
+            rows=read(self.dataset, "evaluation"),
             trajectories={"greedy": self.folder / "greedy/runs.csv"},
             levels=3,
             metrics=("repetition",),
@@ -153,7 +155,7 @@ class Jobs:
     def find_solution(self):
         outputs = {"solution": "solution.json", "mask": "mask.csv", "parameters": "parameters.csv"}
         find_solution.main(
-            checkpoint=self.checkpoint,
+            bench=Loaded.load(checkpoint=self.checkpoint, on="cpu"),
             trajectory=self.folder / "greedy/runs.csv",
             controls=self.folder / "controls.json",
             settings={"strategy": "greedy", "tolerance": 0.1, "fixed": None, "metrics": self.metrics},
@@ -166,15 +168,17 @@ class Jobs:
             bench=Workbench.load(**where),
             solution=self.folder / "solution.json",
             heads=self.source / "heads.json",
-            title="title",
-            suite="suite",
-            seen=export_solution.seen(self.dataset),
-            outputs=SimpleNamespace(checkpoint=self.folder / "exported", latency=self.folder / "latency.json"),
+            facts={"title": "title", "suite": "suite", "seen": 0},
+            outputs=SimpleNamespace(
+                checkpoint=self.folder / "exported",
+                dense=self.folder / "dense",
+                latency=self.folder / "latency.json",
+            ),
         )
 
     def mask_neurons(self):
         mask_neurons.main(
-            checkpoint=self.checkpoint,
+            bench=Loaded.load(checkpoint=self.checkpoint, on="cpu"),
             trajectory=self.folder / "neurons/runs.csv",
             controls=self.folder / "controls.json",
             group=16,
@@ -211,8 +215,7 @@ class Jobs:
                 checkpoint=entry,
                 seed=7,
                 state=state,
-                task=task,
-                attention="",
+                wanted={"task": task, "attention": ""},
                 outputs=SimpleNamespace(checkpoint=str(self.folder / name), heads=str(self.folder / f"{name}.json")),
             )
         finally:

@@ -26,6 +26,7 @@ import guard  # isort: split
 
 # After the guard: torch asks for it once.
 import torch
+from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
@@ -335,6 +336,7 @@ def install(cards: int = 1, memory_mb: int = 4096) -> None:
     torch.version.cuda = "13.0"
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that Module.to keeps tied weights tied
     torch.inference_mode = lambda mode=True: torch.no_grad()  # a wrapper cannot be an inference tensor
+    _device_constructors()  # kept from now on: `with torch.device("meta")` must know the real torch.tensor
     plain = torch.tensor
 
     def tensor(data, *, device=None, **options):  # torch builds it with modes off, and then moves it

@@ -32,8 +32,8 @@ def test_every_job_gives_what_the_cpu_gives(family, tmp_path, fresh, short_probe
     a, b = (jobs.table("bfloat16/runs.csv") for jobs in (here, there))  # devices round differently
     assert a["correct"].iloc[[0, -1]].tolist() == b["correct"].iloc[[0, -1]].tolist()
     close(*(jobs.table("random.csv") for jobs in (here, there)), 1e-4)
-    close(*(jobs.table("criteria/curves.csv") for jobs in (here, there)), 1e-12)
-    one, two = (jobs.table("criteria/scores.csv") for jobs in (here, there))
+    close(*(jobs.table("criteria/0-0.csv") for jobs in (here, there)), 1e-12)
+    one, two = (jobs.table("criteria/0-0.scores.csv") for jobs in (here, there))
     for name in one["criterion"].unique():
         a, b = (t[t["criterion"] == name].sort_values(["layer", "head"]) for t in (one, two))
         assert a["rank"].tolist() == b["rank"].tolist(), name

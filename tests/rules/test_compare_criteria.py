@@ -5,22 +5,24 @@ from types import SimpleNamespace
 
 import compare_criteria
 import matplotlib.pyplot as plt
+import merge_criteria
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 import yaml
 from scipy.stats import spearmanr
-from support import ROOT, run_of
+from support import ROOT, part_files, run_of
 
 from gnorm import scores
 from gnorm.engine import batches
 from gnorm.errors import UserError
 from gnorm.figures import criteria as figure
 from gnorm.pruning import comparison
-from gnorm.resume import State
+from gnorm.resume import State, remove_finished
 from gnorm.scores import together
 from gnorm.settings import suites as settings
+from gnorm.statistics import outcomes
 from gnorm.statistics.curves import area
 from gnorm.statistics.results import Results, importance
 from gnorm.tables import criteria as table
@@ -34,9 +36,9 @@ def read(smoke, model, what):
     return pd.read_csv(smoke / f"results/smoke/{model}/criteria/{what}.csv")
 
 
-def compare(folder, target, criteria, shards=(), runs=1, state=None):
+def compare(folder, target, criteria, shards=(), runs=range(1), state=None):
     """The script on a model of the suite smoke; the files that it writes into `target`."""
-    files = SimpleNamespace(**{what: target / f"{what}.csv" for what in ("scores", "curves", "costs")})
+    files = part_files(target / f"{runs[0]}-{runs[-1]}", "curves", "scores", "costs")
     compare_criteria.main(
         bench=Workbench.load(dataset_folder=folder / "dataset", checkpoint=folder / "checkpoint", tokens=2048),
         criteria=criteria,
@@ -98,8 +100,8 @@ def test_every_criterion_ranks_every_head(smoke):
 
 def test_criteria_of_a_pass_are_scored_together():
     costs = {"gnorm": (1, 1), "hybrid": (2, 1), "shapley": (31, 0), "magnitude": (0, 0), "fisher": (1, 1)}
-    assert comparison.parts(costs) == [["gnorm", "magnitude", "fisher"], ["shapley"], ["hybrid"]]
-    assert comparison.parts({"shapley": (31, 0)}) == [["shapley"]]
+    assert comparison.scored_together(costs) == [["gnorm", "magnitude", "fisher"], ["shapley"], ["hybrid"]]
+    assert comparison.scored_together({"shapley": (31, 0)}) == [["shapley"]]
 
 
 def test_a_hybrid_takes_the_scores_of_its_members(smoke, tmp_path, monkeypatch):
@@ -164,18 +166,21 @@ class Fragile(State):
 @pytest.mark.fault("a comparison of criteria is cut after any score or level", "it goes on to the same bytes")
 def test_a_comparison_goes_on_from_everywhere(smoke, tmp_path, monkeypatch, caplog, record_property):
     caplog.set_level("INFO", "gnorm")
-    folder, saved = smoke / "results/smoke/BERT", 2 * (5 + 12 * 3)  # parts of a run, and levels of its criteria
+    folder, saved = (
+        smoke / "results/smoke/BERT",
+        2 * (5 + 12 * 3 * 2),
+    )  # parts of a run, and twice the levels of its criteria
     config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"suite": "smoke"}
     criteria = settings.load(config, ROOT)["compare"]
     scored = []
     score_part = comparison.score_part
     monkeypatch.setattr(comparison, "score_part", lambda *given: scored.append(given) or score_part(*given))
 
-    def cut_after(name, left, runs=2):
+    def cut_after(name, left):
         Fragile.left = left
         shards = sorted((folder / "entropy/shards").glob("*.pt"))
         state = Fragile(tmp_path / name / "state.pt", {})
-        files = compare(folder, tmp_path / name, criteria, shards, runs=runs, state=state)
+        files = compare(folder, tmp_path / name, criteria, shards, range(2), state)
         return {what: path.read_bytes() for what, path in vars(files).items()}
 
     whole = cut_after("whole", -1)
@@ -185,12 +190,47 @@ def test_a_comparison_goes_on_from_everywhere(smoke, tmp_path, monkeypatch, capl
             cut_after(f"cut{cut}", cut)
         scored.clear()
         assert cut_after(f"cut{cut}", -1) == whole
-        assert Fragile.left == -1 - (saved - cut) and len(scored) < 2 * 5  # what was done is not done again
+        # What was done is not done again, but for a level whose rows alone were saved.
+        assert -1 - Fragile.left - (saved - cut) in (0, 1) and len(scored) < 2 * 5
     assert "goes on after" in caplog.text
-    cut_after("more", -1, runs=1)
-    scored.clear()
-    assert cut_after("more", -1) == whole and len(scored) == 5  # more runs go on from those there are
-    record_property("tried", 7)
+    record_property("tried", 6)
+
+
+def test_more_runs_take_those_there_are(smoke, tmp_path, monkeypatch):
+    """However they are divided among jobs, and once merged, they are those of a comparison from scratch."""
+    folder, ran, score_part = smoke / "results/smoke/BERT", [], comparison.score_part
+    criteria = {"gnorm": {}, "shapley": {"permutations": 2}, "entropy": {"epsilon": 1e-7, "variant": "C"}}
+    monkeypatch.setattr(comparison, "score_part", lambda *given: ran.append(given[1].run) or score_part(*given))
+
+    def made(name, runs, seed=1):
+        """The runs that are scored for a part, and its outputs."""
+        ran.clear()
+        state = State(tmp_path / f"state/{name}.pt", {"seed": seed})
+        shards = sorted((folder / "entropy/shards").glob("*.pt"))
+        outputs = compare(folder, tmp_path / name, criteria, shards, runs, state)
+        remove_finished(tmp_path / "state")  # as after a whole workflow
+        return sorted({*ran}), outputs
+
+    def content(parts):
+        return [path.read_bytes() for path in vars(parts).values()]
+
+    first, whole = made("whole", range(3))
+    assert first == [0, 1, 2]
+    one, two, other = (made("more", runs) for runs in (range(1), range(1, 2), range(3)))
+    assert [one[0], two[0], other[0]] == [[0], [1], [2]]
+    assert content(other[1]) == content(whole)
+    kept, curves = outcomes.read(whole.outcomes), pd.read_csv(whole.curves)
+    assert kept.criterion.tolist() == curves["criterion"].tolist() and kept.curve.tolist() == curves["run"].tolist()
+    assert kept.accuracy.tolist() == curves["accuracy"].tolist()
+    assert kept.fraction_pruned.tolist() == curves["fraction_pruned"].tolist()
+    assert set(kept.of_criterion("entropy").criterion) == {"entropy"}
+    assert made("more", range(3), seed=2)[0] == [0, 1, 2]  # signed for another seed
+    joined = SimpleNamespace(**{what: tmp_path / f"{what}.csv" for what in ("curves", "scores", "costs")})
+    last = made("apart", range(2, 3))[1]
+    for parts in ([one[1], two[1], last], [whole]):
+        together_ = SimpleNamespace(**{what: [getattr(part, what) for part in parts] for what in vars(joined)})
+        merge_criteria.main(parts=together_, outputs=joined)
+        assert content(joined) == content(whole)[:3]
 
 
 def test_the_table(smoke):

@@ -1,13 +1,16 @@
-"""The pruned solution as a checkpoint of its own, loaded by a process that has transformers and nothing of ours."""
+"""The pruned solution as folders of its own, loaded by fresh processes with plain transformers."""
 
+import itertools
+import json
 import re
+import subprocess
 from types import SimpleNamespace
 
 import export_solution
 import pandas as pd
 import pytest
 import torch
-from support import FAMILIES, in_a_fresh_process, planned
+from support import FAMILIES, ROOT, in_a_fresh_process, planned, pythons
 
 from gnorm.data.rows import read
 from gnorm.engine import batches
@@ -36,19 +39,51 @@ def pruned_here(checkpoint, slots):
     return model, tokenizer
 
 
+@pytest.mark.parametrize("form", ["checkpoint", "dense"])
 @pytest.mark.parametrize("model", ["BERT", "ALBERT"])
-def test_a_fresh_process_predicts_the_same(smoke, model, tmp_path):
+def test_a_fresh_process_predicts_the_same(smoke, model, form, tmp_path):
     folder = smoke / "results/smoke"
     solution = read_json(folder / f"solutions/{model}/solution.json")
     rows = read(folder / model / "dataset", "evaluation")
     pruned, tokenizer = pruned_here(folder / model / "checkpoint", solution["pruned_slots"])
-    found = in_a_fresh_process(folder / f"solutions/{model}/checkpoint", rows, tmp_path)
+    compact = form == "checkpoint"
+    found = in_a_fresh_process(folder / f"solutions/{model}/{form}", rows, tmp_path, compact)
     expected = logits(pruned, batches.make(tokenizer, rows, 500))
     got = torch.tensor(found["logits"])
     assert torch.equal(got.argmax(-1), expected.argmax(-1)) and torch.allclose(got, expected, atol=1e-5)
-    assert found["parameters"] == solution["after"]["parameters"]
+    assert found["parameters"] == solution["after" if compact else "before"]["parameters"]
     correct = (got.argmax(-1) == torch.tensor([row["label"] for row in rows])).float().mean().item()
     assert correct == pytest.approx(solution["after"]["accuracy"], abs=1e-6)
+
+
+SAYS = """
+rows = [(row["text"], row["pair"]) if row["pair"] else (row["text"],) for row in json.load(open(sys.argv[1]))]
+with torch.inference_mode():
+    logits = [model(**tokenizer(*row, truncation=True, return_tensors="pt")).logits[0].tolist() for row in rows]
+print(json.dumps([sum(p.numel() for p in model.parameters()), str(model.dtype), logits]))
+"""
+
+
+@pytest.mark.parametrize("model", ["BERT", "ALBERT"])
+def test_the_code_on_the_card_loads_both_folders(smoke, model, tmp_path):
+    """As people run it, in a fresh process of each version that is here: parameters, type and logits of the run."""
+    results = smoke / "results/smoke"
+    folder, rows = results / f"solutions/{model}", read(results / model / "dataset", "evaluation")
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    solution = read_json(folder / "solution.json")
+    pruned, tokenizer = pruned_here(results / model / "checkpoint", solution["pruned_slots"])
+    expected = logits(pruned, batches.make(tokenizer, rows, 500))
+    blocks = re.findall(r"```python\n(.*?)```", (folder / "checkpoint/README.md").read_text(), re.S)
+    assert ["gnorm" in block for block in blocks] == [True, False]
+    for python, (block, point) in itertools.product(pythons(), zip(blocks, ("after", "before"), strict=True)):
+        installed = f"sys.path.append({str(ROOT / 'scripts')!r})" if "gnorm" in block else ""
+        code = f"import json, sys\n{installed}\n{block}\nimport torch\n{SAYS}"
+        command = [python, "-I", "-c", code, str(tmp_path / "rows.json")]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr[-2000:]
+        parameters, dtype, found = json.loads(run.stdout.splitlines()[-1])
+        assert parameters == solution[point]["parameters"] and dtype == "torch.float32"
+        assert torch.allclose(torch.tensor(found), expected, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -75,16 +110,20 @@ def test_every_family_also_with_a_layer_that_has_no_head_left(family, make_tiny,
         bench=Workbench.load(dataset_folder=tmp_path, checkpoint=tmp_path / "whole", tokens=500, threads=1, on="cpu"),
         solution=tmp_path / "solution.json",
         heads=tmp_path / "heads.json",
-        title="A model",
-        suite="test",
-        seen=export_solution.seen(tmp_path),
-        outputs=SimpleNamespace(checkpoint=tmp_path / "out", latency=tmp_path / "latency.json"),
+        facts={"title": "A model", "suite": "test", "seen": 1},
+        outputs=SimpleNamespace(
+            checkpoint=tmp_path / "out", dense=tmp_path / "dense", latency=tmp_path / "latency.json"
+        ),
     )
-    found = in_a_fresh_process(tmp_path / "out", rows, tmp_path)
     expected = logits(pruned, batches.make(tiny.tokenizer, rows, 500))
-    assert torch.allclose(torch.tensor(found["logits"]), expected, atol=1e-4)
-    assert found["parameters"] == sizes[1] < sizes[0]
+    for form, size in (("out", sizes[1]), ("dense", sizes[0])):
+        for python in pythons():
+            found = in_a_fresh_process(tmp_path / form, rows, tmp_path, compact=form == "out", python=python)
+            assert (torch.tensor(found["logits"]) - expected).abs().max() < 1e-6 * expected.abs().max().clamp_min(1)
+            assert found["parameters"] == size
+    assert sizes[1] < sizes[0]
     card = (tmp_path / "out/README.md").read_text()
+    assert card == (tmp_path / "dense/README.md").read_text()
     assert f"| parameters | {sizes[0]:,} | {sizes[1]:,} |" in card
     assert "| correct, of 12 rows | 6 | 6 |" in card and "| loss | 0.25 | 0.25 |" in card
     assert "Of the rows that accuracy is measured on, 1 were also trained or scored on" in card

@@ -1,5 +1,6 @@
-"""Archives of the package index: found by the real pip, checked, and read without running anything in them."""
+"""Archives of the package index: found by pip's settings, checked, and read without running anything in them."""
 
+import base64
 import hashlib
 import http.server
 import io
@@ -9,6 +10,7 @@ import threading
 import zipfile
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -88,14 +90,24 @@ def index(mirror, monkeypatch):
     (folder / "index.html").write_text(f"<!doctype html><html><body>{links}</body></html>")
     mirror.rename(mirror.parent / "index" / "files")
 
+    served = SimpleNamespace(refuse=[], asked=[])  # statuses of the next answers
+
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
 
+        def do_GET(self):
+            served.asked.append((self.path, self.headers.get("Authorization")))
+            if served.refuse:
+                self.send_error(served.refuse.pop(0))
+            else:
+                super().do_GET()
+
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(mirror.parent / "index")))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    use_index(monkeypatch, f"http://127.0.0.1:{server.server_port}/simple")
-    yield
+    served.url = f"http://127.0.0.1:{server.server_port}/simple"
+    use_index(monkeypatch, served.url)
+    yield served
     server.shutdown()
     server.server_close()
 
@@ -106,6 +118,15 @@ def use_index(monkeypatch, url: str) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", url)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def settings_file(monkeypatch, path: Path, **settings) -> None:
+    """Let pip read its settings from a file alone."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    lines = (f"{name.replace('_', '-')} = {value}" for name, value in settings.items())
+    path.write_text("\n".join(["[global]", "index-url = http://127.0.0.1:9/of-all-commands", "[download]", *lines]))
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(path))
 
 
 def fetch(package, version, kind, sha256, mirror, path) -> None:
@@ -148,6 +169,88 @@ def test_an_index_out_of_reach(tmp_path, monkeypatch):
         fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, tmp_path / "got")
     assert "the package index cannot be reached for the package demo-corpus 1.2 (sdist)" in one_line(caught)
     assert "package_mirror=DIR" in str(caught.value)
+
+    assert "ConnectError" in str(caught.value)
+    use_index(monkeypatch, "http://index.invalid/simple")
+    with pytest.raises(UserError, match=r"\(sdist\), it is neither https nor in pip's trusted-host: run again"):
+        fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, tmp_path / "got")
+
+
+def test_the_settings_are_those_pip_has(index, tmp_path, monkeypatch):
+    """By their file, by the environment, which is stronger, and by links of pages or folders."""
+    got, folder = tmp_path / "got", tmp_path / "index/files"
+    settings_file(monkeypatch, tmp_path / "pip.conf", index_url=index.url)
+    fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, got)
+    settings_file(monkeypatch, tmp_path / "pip.conf", index_url="http://127.0.0.1:9/simple", trusted_host="a\n  b:1")
+    assert archives.pip_settings()["trusted-host"].split() == ["a", "b:1"]
+    with pytest.raises(UserError, match="cannot be reached"):
+        fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, got)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index.url)
+    fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, got)  # one that is out of reach hides no other
+    with pytest.raises(UserError, match=r"allowed: 1.2 \(an index could not be asked: ConnectError\). Correct"):
+        fetch("demo-corpus", "1.3", "sdist", SHA["sdist"], None, got)
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(UserError, match=r"pip's settings forbid the package index \(no-index\)"):
+        fetch("demo-corpus", "1.2", "sdist", SHA["sdist"], None, got)
+    for links in (f"{tmp_path}/none {folder}", index.url + "/demo-corpus/"):
+        monkeypatch.setenv("PIP_FIND_LINKS", links)
+        fetch("demo-corpus", "1.2", "wheel", SHA["wheel"], None, got)
+    monkeypatch.setenv("PIP_CERT", str(tmp_path / "none.pem"))
+    with pytest.raises(UserError, match="pip's certificates cannot be read .*: correct `cert` in pip's settings"):
+        fetch("demo-corpus", "1.2", "wheel", SHA["wheel"], None, got)
+    (tmp_path / "pip.conf").write_text("index-url without a section")
+    with pytest.raises(UserError, match="pip cannot tell its settings, which say where the package index is"):
+        fetch("demo-corpus", "1.2", "wheel", SHA["wheel"], None, got)
+
+
+def test_an_index_that_refuses(index, tmp_path, monkeypatch):
+    """A fault of the server is tried again, a refusal is said, and a name and password go where they belong."""
+    wanted = ("demo-corpus", "1.2", "sdist", SHA["sdist"], None, tmp_path / "got")
+    index.refuse = [503]
+    fetch(*wanted)
+    assert [path for path, _ in index.asked] == 2 * ["/simple/demo-corpus/"] + ["/files/demo-corpus-1.2.tar.gz"]
+    for refused, said in (([500] * 3, "HTTPStatusError"), ([401], "HTTP status 401"), ([403], "HTTP status 403")):
+        index.refuse = list(refused)
+        with pytest.raises(UserError) as caught:
+            fetch(*wanted)
+        assert f"the package index cannot be reached for the package demo-corpus 1.2 (sdist), {said}" in one_line(
+            caught
+        )
+    index.asked.clear()
+    monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("//", "//me:secret@"))
+    fetch(*wanted)
+    basic = "Basic " + base64.b64encode(b"me:secret").decode()
+    assert {given for _, given in index.asked} == {basic}
+    (tmp_path / "index/files/demo-corpus-1.2.tar.gz").unlink()
+    with pytest.raises(UserError) as caught:
+        fetch(*wanted)
+    assert "demo-corpus 1.2 (sdist) cannot be downloaded (HTTPStatusError): run again once" in one_line(caught)
+    assert "secret" not in one_line(caught)
+
+
+def test_a_wrong_kind_or_version_is_told_from_a_missing_package(index, tmp_path):
+    (tmp_path / "index/simple/demo-corpus/index.html").write_text('<a href="/files/demo-corpus-1.2.tar.gz">x</a>')
+    with pytest.raises(UserError) as caught:
+        fetch("demo-corpus", "1.2", "wheel", SHA["wheel"], None, tmp_path / "got")
+    assert "has no package demo-corpus 1.2 (wheel), only sdists: correct `kind:` in the suite" in one_line(caught)
+    with pytest.raises(UserError, match="'one' is not a version; correct `version:` in the suite"):
+        fetch("demo-corpus", "one", "sdist", SHA["sdist"], None, tmp_path / "got")
+
+
+def test_of_several_archives_that_with_the_checksum_is_taken(index, tmp_path):
+    """Also one for another machine or Python: nothing is installed."""
+    other = "demo_corpus-1.2-cp27-cp27m-win32.whl"
+    (tmp_path / "index/files" / other).write_bytes(b"other")
+    sha = hashlib.sha256(b"other").hexdigest()
+    links = "".join(
+        f'<a href="/files/{name}#sha256={given}" data-requires-python="&lt;3">x</a>'
+        for name, given in (("demo_corpus-1.2-py3-none-any.whl", SHA["wheel"]), (other, sha))
+    )
+    (tmp_path / "index/simple/demo-corpus/index.html").write_text(links)
+    for wanted in (sha, SHA["wheel"]):
+        fetch("demo-corpus", "1.2", "wheel", wanted, None, tmp_path / "got")
+        assert hashlib.sha256((tmp_path / "got").read_bytes()).hexdigest() == wanted
 
 
 def test_a_wrong_checksum_leaves_nothing(mirror, tmp_path):

@@ -1,6 +1,7 @@
 """Checkpoints: what is taken as it is, what is fine-tuned, and what is refused."""
 
 import copy
+import os
 from dataclasses import replace
 
 import pandas as pd
@@ -26,7 +27,7 @@ from gnorm import families
 from gnorm.engine import training
 from gnorm.errors import UserError
 from gnorm.files import read_json, write_json
-from gnorm.models import checkpoints, export, surgery
+from gnorm.models import checkpoints, export, surgery, versions
 from gnorm.models.heads import Block, HeadMap, head_map, keep
 from gnorm.resume import State
 
@@ -83,7 +84,7 @@ def test_what_was_fine_tuned_is_loaded_as_a_classifier_of_the_same_logits(family
 def test_a_decoder_that_never_had_a_padding_token_is_given_one(pretrained, tmp_path):
     """As GPT-2 is published; batches are padded on the right, whatever side its tokenizer prefers."""
     folder, _, rows = pretrained("gpt2", writes=True)
-    for name in ("tokenizer_config.json", "special_tokens_map.json", "config.json"):
+    for name in {"tokenizer_config.json", "special_tokens_map.json", "config.json"} & set(os.listdir(folder)):
         said = read_json(folder / name)
         said.pop("pad_token", None), said.pop("pad_token_id", None)
         write_json(folder / name, said)
@@ -301,7 +302,7 @@ def test_a_map_that_comes_with_a_model_of_a_known_family_is_checked_too(taken, m
         taken(model)
 
 
-def test_criteria_that_need_attention_weights_are_refused_where_a_model_gives_none(taken):
+def test_criteria_that_need_attention_weights_are_refused_where_a_model_gives_none(taken, no_attention):
     model, by_hand = tiny_ctrl(taken.words)
     keep(model, by_hand)
     named = "strategies.ae, taylor of compare"
@@ -350,9 +351,10 @@ def test_a_model_without_attention_weights_runs_to_the_report(make_tiny, tmp_pat
     config = yaml.safe_load((tree / "config.yaml").read_text()) | {"suite": "own", "runs": 2}
     config["strategies"]["random"] |= {"trials": 2}
     (tree / "config.yaml").write_text(yaml.safe_dump(config))
-    refused = snakemake(tree, "checkpoints")
-    assert refused.returncode
-    assert "leave out strategies.ae, strategies.inverse_ae, taylor of compare, entropy of compare" in refused.stderr
+    if not versions.FIVE:  # there CTRL gives its weights
+        refused = snakemake(tree, "checkpoints")
+        assert refused.returncode
+        assert "leave out strategies.ae, strategies.inverse_ae, taylor of compare, entropy of compare" in refused.stderr
     for name in ("ae", "inverse_ae"):
         del config["strategies"][name]
     config["compare"] = ["gnorm", "fisher", "magnitude"]
@@ -369,8 +371,11 @@ def test_a_pruned_model_of_a_searched_family_is_refused_for_being_pruned(taken, 
     model = taken(tiny_opt(taken.words))
     heads = head_map(model)
     surgery.prune(model, heads, [(0, 1)])
-    with pytest.raises(UserError, match="own has pruned heads already; start from an unpruned checkpoint"):
-        taken(export.with_zeros(model, heads))
+    for folder in (model, export.with_zeros(model)):
+        with pytest.raises(
+            UserError, match="own has pruned heads or neurons already; start from an unpruned checkpoint"
+        ):
+            taken(folder)
 
 
 def test_prune_by_says_where_it_has_no_effect_or_contradicts_the_map(taken, caplog):
@@ -397,3 +402,49 @@ def test_prune_by_says_where_it_has_no_effect_or_contradicts_the_map(taken, capl
     assert head_map(taken(by_query, prune_by="query")).share == 2
     with pytest.raises(UserError, match="^prune_by: group of the suite is not the query of head_map in config.json"):
         taken(by_query, prune_by="group")
+
+
+@pytest.mark.fault("the classes are the model's in another order", "refused; both orders are named")
+def test_classes_in_another_order_than_the_models_are_refused(make_tiny, record_property):
+    model = make_tiny("bert").model
+    model.config.id2label = {0: "Unhappy", 1: "Mixed", 2: "Happy"}
+    wrong = (
+        ["Happy", "Mixed", "Unhappy"],
+        ["happy", "mixed", "unhappy"],
+        ["Mixed", "Unhappy", "Happy"],
+        ["Happy", "neither", "x"],  # whatever the other two are
+    )
+    for classes in wrong:
+        with pytest.raises(
+            UserError, match="the model's classes are Unhappy, Mixed, Happy .*put `classes:` in the mod"
+        ):
+            checkpoints.check_classes(model, classes)
+    for classes in (["Unhappy", "Mixed", "Happy"], ["unhappy", "MIXED", "happy"], ["0", "1", "2"], ["x", "Mixed", "y"]):
+        checkpoints.check_classes(model, classes)
+    model.config.id2label = {0: "a", 1: "A", 2: "B"}
+    checkpoints.check_classes(model, ["a", "A", "b"])
+    with pytest.raises(UserError):
+        checkpoints.check_classes(model, ["A", "a", "b"])
+    unnamed = (["1", "0", "2"], ["2", "1", "0"], ["1", "2", "0"])
+    model.config.id2label = {i: f"LABEL_{i}" for i in range(3)}
+    for classes in unnamed:
+        with pytest.raises(UserError, match="the model's classes are LABEL_0, LABEL_1, LABEL_2 .*in the model's order"):
+            checkpoints.check_classes(model, classes)
+    for classes in (["0", "1", "2"], ["1", "2", "3"], ["no", "some", "yes"], ["LABEL_0", "LABEL_1", "LABEL_2"]):
+        checkpoints.check_classes(model, classes)
+    model.config.id2label = {0: "contradiction", 1: "neutral", 2: "entailment"}
+    checkpoints.check_classes(model, ["2", "1", "0"])  # the numbers are those of the dataset, which may be others
+    record_property("tried", len(wrong) + len(unnamed) + 1)
+
+
+@pytest.mark.fault("a checkpoint is taken whose classes the suite lists in another order", "the job refuses it")
+def test_the_job_refuses_classes_in_another_order(make_tiny, tmp_path):
+    tiny = make_tiny("bert")
+    tiny.model.config.id2label = {0: "negative", 1: "neutral", 2: "positive"}
+    tiny.model.float().save_pretrained(tmp_path / "model")
+    tiny.tokenizer.save_pretrained(tmp_path / "model")
+    write_json(tmp_path / "splits.json", {"classes": ["positive", "neutral", "negative"]})
+    entry = {"source": "local", "path": str(tmp_path / "model")}
+    with pytest.raises(UserError, match="lists positive, neutral, negative: put `classes:` in the model's order"):
+        make_checkpoint(tmp_path, tmp_path / "model", entry, tmp_path / "out", tmp_path / "heads.json")
+    assert not (tmp_path / "out").exists()

@@ -6,13 +6,15 @@ from collections import Counter
 
 import pytest
 from support import make_dataset, run_python
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from gnorm import families
 from gnorm.data import corpora, prepare, tokenizers
 from gnorm.data.rows import NO_CLASS, read
 from gnorm.engine import batches
 from gnorm.errors import UserError
+from gnorm.models import versions
 
 NAMES = ("finance", "inference", "tweets", "languages")
 COUNTS = {"train": 60, "calibration": 30, "entropy": "same", "evaluation": 20, "disjoint": True}
@@ -29,6 +31,18 @@ def test_corpora_are_seeded_balanced_and_varied(name):
     assert min(labels.values()) > 0.6 * 3000 / len(names)
     assert len({(row["text"], row["pair"]) for row in rows}) == 3000
     assert len({word for row in rows for word in row["text"].split()}) > 60
+
+
+def test_the_majority_is_that_of_rows_with_a_class():
+    assert prepare.majority([0, 1, 1, NO_CLASS, NO_CLASS, NO_CLASS]) == 2 / 3
+    assert prepare.majority([None, None]) is None and prepare.majority([]) is None
+
+
+def test_more_rows_than_a_corpus_has(monkeypatch):
+    corpus = corpora.load("letters")
+    monkeypatch.setattr(corpus, "sample", lambda rng: (rng.choice("abc"), None, None))
+    with pytest.raises(UserError, match="^rows: the corpus letters has fewer than 4 different rows; ask for fewer$"):
+        corpora.draw("letters", 4, seed=0)
 
 
 def test_there_are_twenty_languages():
@@ -138,11 +152,24 @@ def test_classes_named_by_the_model(make_tiny, tmp_path):
     checkpoint = {"source": "local", "path": str(tmp_path / "model")}
     counts = COUNTS | {"train": 0, "calibration": 4, "evaluation": "same"}
     files = make_dataset(dataset, checkpoint, counts, tmp_path)
-    assert json.loads(files["splits"].read_text())["classes"] == ["yes", "no", "maybe"]
+    stored = json.loads(files["splits"].read_text())
+    assert stored["classes"] == ["yes", "no", "maybe"] and stored["majority"] == 1 / 3
+    assert stored["seen"] == 3  # of four that are scored, all but the one without a class are evaluated
     assert [row["label"] for row in read(tmp_path, "calibration")] == [1, 0, NO_CLASS, 2]
     (tmp_path / "model/config.json").write_text("{}")
     with pytest.raises(UserError, match=r"does not name its classes \(id2label\): list `classes:`"):
         prepare.model_classes(tmp_path / "model")
+
+
+def test_classes_of_one_name(make_tiny, tmp_path):
+    tiny = make_tiny("bert")
+    tiny.model.config.id2label = {0: "yes", 1: "no", 2: "yes"}
+    tiny.model.save_pretrained(tmp_path / "model")
+    tiny.tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "rows.csv").write_text("t,y\na,no\nb,yes\n")
+    dataset = FILE | {"path": str(tmp_path / "rows.csv"), "classes": "model"}
+    with pytest.raises(UserError, match=r"two of its classes have one name \(yes, no, yes\)"):
+        make_dataset(dataset, {"source": "local", "path": str(tmp_path / "model")}, COUNTS, tmp_path)
 
 
 TASKS = dict(
@@ -172,14 +199,34 @@ def test_tokenizers_load_and_repeat(family, tmp_path, built_elsewhere):
     rows = corpora.draw(TASKS[family], 300, seed=0)
     texts = [" ".join(filter(None, (r["text"], r["pair"]))) for r in rows]
     built = tokenizers.train(family, texts, 600, 40)
-    built.save_pretrained(tmp_path)
+    versions.write_tokenizer(tmp_path, built)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert type(loaded).__name__ == families.load(family).scratch.tokenizer.wrapper and len(loaded) <= 600
+    assert len(loaded) <= 600
     assert loaded.unk_token_id not in loaded(rows[0]["text"])["input_ids"][1:-1]  # GPT-2's is also that of the ends
     pair = loaded("one text", "another")["input_ids"]
     assert pair == built("one text", "another")["input_ids"]
     assert families.load(family).decoder or pair.count(loaded.sep_token_id) == (3 if "roberta" in family else 2)
     assert json.loads(built.backend_tokenizer.to_str()) == built_elsewhere[family]
+
+
+@pytest.mark.parametrize("family", families.trainable())
+def test_a_tokenizer_splits_texts_as_its_file_says(family, tmp_path):
+    """Spaces, accents, letters in other forms, and the marks of a second text: on 5, some classes have other rules."""
+    texts = ["a  b   c", "Ünïcödé café"]
+    texts += ["\ufb01ne \u00bd \uff21", "``x'' “y”", "tab\tnew\nline", " lead", "trail ", "中文 字"]
+    built = tokenizers.train(family, texts, 300, 40)
+    plain, ours = tmp_path / "plain", tmp_path / "ours"
+    built.save_pretrained(plain)  # as other programs write it
+    AutoConfig.for_model(family, type_vocab_size=2 if family in ("bert", "albert") else 1).save_pretrained(plain)
+    versions.write_tokenizer(ours, built)
+    file = Tokenizer.from_file(str(plain / "tokenizer.json"))
+    for loaded in (tokenizers.load(plain), versions.read_tokenizer(ours), AutoTokenizer.from_pretrained(ours)):
+        for text in texts:
+            for row in ((text,), (text, "b")):
+                given, expected = loaded(*row), file.encode(*row)
+                assert given["input_ids"] == expected.ids
+                assert ("token_type_ids" in given) == (family in ("bert", "albert"))
+                assert given.get("token_type_ids", expected.type_ids) == expected.type_ids
 
 
 def test_the_rule_writes_what_people_read(tmp_path):
@@ -206,3 +253,22 @@ def test_a_local_tokenizer_cuts_at_what_its_model_reads(make_tiny, tmp_path, fam
     row = {"text": "word " * 500, "pair": None, "label": 0}
     (batch,) = batches.make(loaded, [row], 1)
     assert tiny.model(**batch.inputs).logits.isfinite().all() and batch.mask.shape[1] == limit
+
+
+def test_the_job_does_without_torch(tmp_path):
+    """Importing it would take longer than the rest of the job."""
+    program = f"""
+import runpy, sys
+try:
+    runpy.run_path("scripts/make_dataset.py", run_name="__main__")
+except NameError as error:
+    assert error.name == "snakemake"
+from gnorm.data import tokenizers
+from transformers import AutoTokenizer
+tokenizers.train("albert", ["a few words"] * 9, 50, 12).save_pretrained({str(tmp_path)!r})
+assert AutoTokenizer.from_pretrained({str(tmp_path)!r})("a word")["input_ids"]
+assert "torch" not in sys.modules
+"""
+    made = run_python(program)
+    assert made.returncode == 0, made.stderr[-2000:]
+    assert "PyTorch" not in made.stderr

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from support import FAMILIES, OTHERS, on_disk, run_of
 
+from gnorm.data import prepare
 from gnorm.engine import batches
 from gnorm.engine.evaluate import Evaluation
 from gnorm.files import read_json
@@ -21,10 +22,10 @@ from gnorm.workbench import Workbench
 NAMES = ["nothing", "all heads", "all neurons", "heads and neurons"]
 
 
-def measure(folder, **settings):
+def measure(folder, common=None, **settings):
     where = {"dataset_folder": folder / "dataset", "checkpoint": folder / "checkpoint"}
     bench = Workbench.load(**where, tokens=100, memory_mb=4000, keeps_outputs=False, **settings)
-    measure_controls.main(bench=bench, output=folder / "controls.json")
+    measure_controls.main(bench=bench, common=common, output=folder / "controls.json")
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
@@ -86,3 +87,18 @@ def test_the_table_of_controls(smoke):
         cut = [table.loc[(model, name), "share (%)"] for name in NAMES]
         assert cut[0] == 100 and cut[3] == pytest.approx(cut[1] + cut[2] - 100)
         assert found["all neurons"]["evaluated"] == raw["evaluated"].iloc[0]
+
+
+@pytest.mark.fault("the unpruned model is worse than always answering the most common class", "the log says so, loudly")
+def test_a_model_that_is_worse_than_guessing_is_said_loudly(make_tiny, tmp_path, caplog):
+    """Give every row a label that the model does not choose, then the labels that it chooses."""
+    case = on_disk(make_tiny("bert"), tmp_path)
+    (batch,) = batches.make(case.tokenizer, case.rows[4:24], 100_000)
+    chosen = dict(zip(batch.positions.tolist(), case.model(**batch.inputs).logits.argmax(1).tolist(), strict=True))
+    for wrong, said in ((1, True), (0, False)):
+        rows = [{**row, "label": (chosen.get(i - 4, 0) + wrong) % 3} for i, row in enumerate(case.rows)]
+        pd.DataFrame(rows).to_parquet(tmp_path / "dataset/rows.parquet")
+        caplog.clear()
+        measure(tmp_path, prepare.majority(row["label"] for row in rows[4:]))
+        warned = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert any(text.startswith("THE UNPRUNED MODEL IS RIGHT ON 0.0% OF") for text in warned) == said

@@ -202,7 +202,7 @@ def test_a_tokenizer_that_gives_segments_gives_them_where_the_model_writes(make_
 def test_a_trajectory_that_ended_early_is_followed_to_its_end(make_tiny):
     tiny = make_tiny("bert")
     order = [(0, 1), (1, 2), (2, 0)]
-    found = list(speeds.sweep(tiny.model, tiny.heads, order, [0, 2, 3, 9]))
+    found = list(speeds.sweep(tiny.bench([], []), order, [0, 2, 3, 9]))
     assert [len(gone) for gone, _ in found] == [0, 2, 3]
     assert tiny.heads.left(found[-1][1]) == 9 and tiny.heads.kept(tiny.model).all()
 
@@ -324,8 +324,6 @@ def test_the_file_has_the_median_round_without_warming_up(clock, make_tiny, monk
         return torch.zeros(len(prompts), new, dtype=torch.long)
 
     monkeypatch.setattr(speed, "generate", generate)
-    monkeypatch.setattr(measure_speed.checkpoints, "load", lambda folder: (tiny.model, tiny.tokenizer))
-    monkeypatch.setattr(measure_speed, "read", lambda folder, which: tiny.rows)
     step = {"run": 0, "step": [0, 1], "layer": [None, 0], "head": [None, 0]}
     step |= {"heads_pruned": [0, 1], "heads_left": [12, 11]}
     columns = dict.fromkeys(("accuracy", "correct", "evaluated", "parameters", "seconds"), 1)
@@ -333,8 +331,8 @@ def test_the_file_has_the_median_round_without_warming_up(clock, make_tiny, monk
     sizes = {"prompts": 2, "prompt_tokens": 4, "new_tokens": 6}
     output = tmp_path / "speed.csv"
     measure_speed.main(
-        dataset_folder="",
-        checkpoint="",
+        bench=tiny.bench([], []),
+        rows=tiny.rows,
         trajectories={"ae": tmp_path / "0-0.csv"},
         levels=2,
         metrics=["tokens_per_second"],

@@ -1,5 +1,7 @@
 """The benchmark: what is measured comes out as a table, a page and a plot."""
 
+from dataclasses import replace
+
 import measure_growth
 import measure_shape
 import measure_suite
@@ -15,12 +17,11 @@ from gnorm.settings import suites
 
 
 def test_everything_is_measured_and_summarized(tmp_path, monkeypatch):
+    small = {"layers": 3, "heads": 4, "width": 32, "embedding": 16, "vocabulary": 100, "positions": 520, "classes": 2}
     for name, shape in shapes.SHAPES.items():
-        monkeypatch.setitem(
-            shapes.SHAPES,
-            name,
-            shapes.Shape(shape.family, 3, 4, 32, 100, 520, 2, 12, shape.batch, 4, min(shape.passes, 3)),
-        )
+        own = small if shape.tied else small | {"embedding": 32}
+        made = replace(shape, **own, length=12, rows=4, passes=min(shape.passes, 3))
+        monkeypatch.setitem(shapes.SHAPES, name, made)
     monkeypatch.setattr(growth, "SHAPE", shapes.SHAPES["BERT"])
     monkeypatch.setattr(growth, "POINTS", growth.POINTS | {"heads kept": (4, 2, 1), "layers": (1, 2, 3)})
     monkeypatch.setattr(shapes, "NARROW", shapes.SHAPES["MiniLM"])
@@ -30,7 +31,7 @@ def test_everything_is_measured_and_summarized(tmp_path, monkeypatch):
         measure_shape.main(shape=name, repeats=3, evaluated=8, output=files[-1])
     measure_growth.main(repeats=3, output=tmp_path / "growth.csv")
     trained = {name: tmp_path / f"{name}.csv" for name in ("trajectory", "reuse", "exactness")}
-    measure_suite.main(models=[small_model(tmp_path)], tokens="auto", memory_mb=4000, repeats=3, outputs=trained)
+    measure_suite.main(models=[small_model(tmp_path)], repeats=3, outputs=trained)
     outputs = {kind: tmp_path / f"bench.{kind}" for kind in ("csv", "markdown", "png", "pdf")}
     settings = {"repeats": 3, "evaluated": 8, "dpi": 60}
     parts = {"growth": tmp_path / "growth.csv", **trained}
@@ -65,7 +66,7 @@ def small_model(folder):
     rows = [row for row in tiny.rows if row["label"] >= 0]
     pd.DataFrame(rows).to_parquet(data / "rows.parquet")
     write_json(data / "splits.json", {"calibration": [0, 1, 2, 3], "evaluation": list(range(4, 12))})
-    return "BERT", folder / "model", data
+    return "BERT", folder / "model", {"dataset_folder": data, "memory_mb": 4000}
 
 
 def test_ratios_are_of_the_same_round(tmp_path):

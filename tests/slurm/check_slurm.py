@@ -61,7 +61,7 @@ class Seen:
 
 
 def running(state: str = "RUNNING") -> dict[str, tuple[str, int]]:
-    """Slurm job -> (comment: rule and wildcards, GPUs it asked for)."""
+    """Slurm job -> (comment: rule and wildcards, of which `own` is empty, GPUs it asked for)."""
     lines = slurm("squeue", "-h", "-t", state, "-O", "JobID:20,tres-per-job:60,Comment:200").splitlines()
     found = {}
     for line in lines:
@@ -81,7 +81,8 @@ def steps_of(tree: Path, model: str, strategy: str) -> int:
     total = 0
     for path in tree.glob(f"results/slurm/state/{model}.{strategy}.run*.pt"):
         try:
-            total += len(torch.load(path, weights_only=True)["value"]["steps"])
+            stored = torch.load(path, weights_only=True)["value"]
+            total += len(stored["steps"]) if "steps" in stored else 0  # or it is what was answered on each row
         except OSError:  # finished and gone since
             continue
     return total
@@ -95,12 +96,12 @@ def watch(seen: Seen, process: subprocess.Popen) -> None:
         for job, (comment, _) in jobs.items():
             if "prune_heads" not in comment:
                 continue
-            if seen.cancelled is None and "slurm_BERT_greedy_gnorm" in comment:
+            if seen.cancelled is None and "slurm_BERT__greedy_gnorm" in comment:
                 steps = steps_of(seen.tree, "BERT", "greedy_gnorm")
                 if steps > 3:
                     slurm("scancel", job)
                     seen.cancelled, seen.steps["BERT"] = job, steps
-            if not seen.preempted and "slurm_ROBERTA_greedy_gnorm" in comment:
+            if not seen.preempted and "slurm_ROBERTA__greedy_gnorm" in comment:
                 steps = steps_of(seen.tree, "ROBERTA", "greedy_gnorm")
                 if steps > 3:
                     seen.preempted = [other for other, (_, gpus) in jobs.items() if gpus]

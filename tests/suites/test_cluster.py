@@ -3,13 +3,17 @@
 `make test-slurm` runs the workflow on a real Slurm.
 """
 
+import logging
+import os
 import re
+import time
 from datetime import datetime
 from itertools import pairwise
 
 import cluster
 import pytest
 import yaml
+from snakemake_interface_logger_plugins.common import LogEvent
 from support import ROOT, planned, snakemake
 
 from gnorm.planning import advice
@@ -53,7 +57,9 @@ def resource(job, name):
 
 def test_requests_follow_from_the_model_and_grow_with_every_attempt(paper_jobs):
     def greedy(found, model):
-        return next(job for _, job in found if f"model={model}, strategy=greedy_gnorm" in job.get("wildcards", ""))
+        return next(
+            job for _, job in found if f"model={model}, own=, strategy=greedy_gnorm" in job.get("wildcards", "")
+        )
 
     again = dry_run("--config", "suite=paper", "--attempt", "2")
     small = dry_run(*SMOKE)
@@ -96,55 +102,63 @@ def test_no_more_jobs_compute_at_once_than_there_are_devices(smoke, tmp_path, co
     assert all(first[1] <= second[0] for first, second in pairwise(sorted(spans)))
 
 
-REFUSED = """
-[Tue Nov 17 02:19:18 2026]
-rule prune_heads:
-    input: a, b
-    jobid: 7
-    wildcards: suite=paper, model=BERT
-    resources: tmpdir=<TBD>, mem_mb=999999, mem=1000 GB, runtime=11, gpu=1
-[Tue Nov 17 02:19:18 2026]
-Error in rule prune_heads:
-    message: SLURM sbatch failed. The error message was 'sbatch: error: Memory specification can not be satisfied
-sbatch: error: Batch job submission failed: Requested node configuration is not available'.
-    jobid: 7
-    output: c
-
-"""
+SLURM = """SLURM sbatch failed. The error message was 'sbatch: error: Memory specification can not be satisfied
+sbatch: error: Batch job submission failed: Requested node configuration is not available'."""
+ASKED = {"mem_mb": 999999, "mem": "1000 GB", "runtime": 11, "gpu": 1}
 
 
-def test_a_refused_job_is_explained_once(tmp_path):
-    (tmp_path / "log").write_text(REFUSED + REFUSED)
-    (line,) = advice.explain([tmp_path / "log"], ROOT / "profiles")
+def job(rule: str, id: int, said: str | None = None, log: str = "") -> list[dict]:
+    """What Snakemake's logger is told of a job that starts and fails."""
+    start = {"event": LogEvent.JOB_INFO, "jobid": id, "resources": ASKED, "wildcards": {"suite": "paper", "model": "A"}}
+    failed = {
+        "event": LogEvent.JOB_ERROR,
+        "jobid": id,
+        "rule_name": rule,
+        "rule_msg": said,
+        "log": [log] if log else [],
+    }
+    return [start, failed]
+
+
+def heard(*told: dict) -> list[str]:
+    failures, logger = advice.Failures(ROOT / "profiles"), logging.Logger("snakemake")
+    logger.addHandler(failures)
+    for extra in told:
+        logger.error(f"Error in group {extra.get('groupid')}", extra=extra)
+    return failures.lines()
+
+
+def test_a_refused_job_is_explained_once():
+    first, line, *rest = heard(*job("prune_heads", 7, SLURM), *job("prune_heads", 7, SLURM))
+    assert first == "WHAT WENT WRONG"
     assert line.startswith(
         "prune_heads: no node of the partition has what it asks for (mem_mb=999999, runtime=11, gpu=1)"
     )
     assert "set-resources: prune_heads: mem_mb" in line
+    assert rest == ["    job: A", "Once that is mended, start the same command again: what is finished stays finished."]
 
 
-def test_a_refused_group_is_explained_by_its_rule(tmp_path):
-    group = """
-[Tue Nov 17 03:00:00 2026] Group job gradients (jobs in lexicogr. order):
+def group(rule: str, id: int, log: str = "") -> list[dict]:
+    start, failed = job(rule, id, log=log)
+    return [start, {"event": LogEvent.GROUP_ERROR, "groupid": "gradients", "job_error_info": [{"jobid": id}]}, failed]
 
-    [Tue Nov 17 03:00:00 2026]
-    rule gradient_change:
-        jobid: 12
-        wildcards: suite=mini, model=BERT
-        resources: tmpdir=<TBD>, mem_mb=888888, runtime=11, gpu=1
-Shell command: None
-[Tue Nov 17 03:00:01 2026]
-    message: SLURM sbatch failed. The error message was 'sbatch: error: Memory specification can not be satisfied
-sbatch: error: Batch job submission failed: Requested node configuration is not available'.
-    sbatch call:
-        sbatch --mem 888888
-    jobs:
-        rule gradient_change:
-            jobid: 12
-            output: x
-"""
-    (tmp_path / "log").write_text(group)
-    (line,) = advice.explain([tmp_path / "log"], ROOT / "profiles")
-    assert line.startswith("gradient_change: no node") and "(mem_mb=888888, runtime=11, gpu=1)" in line
+
+def test_a_refused_group_is_explained_by_its_rule():
+    _, line, *_ = heard(*group("gradient_change", 12))
+    assert line.startswith("gradient_change: the job it shared with others failed (mem_mb=999999, runtime=11, gpu=1)")
+
+
+def test_a_job_of_a_group_that_says_more_itself_is_quoted(tmp_path):
+    told = group("gradient_change", 12, str(tmp_path / "log"))
+    failures = advice.Failures(ROOT / "profiles")
+    logger = logging.Logger("snakemake")
+    logger.addHandler(failures)
+    logger.info("", extra=told[0])
+    (tmp_path / "log").write_text("2026-11-17 02:19:18,001 ERROR row 3: no such label\n")
+    os.utime(tmp_path / "log", (time.time() + 1,) * 2)
+    for extra in told[1:]:
+        logger.error("Error in group gradients", extra=extra)
+    assert failures.lines()[1] == "gradient_change: row 3: no such label"
 
 
 @pytest.mark.parametrize(
@@ -156,13 +170,17 @@ sbatch: error: Batch job submission failed: Requested node configuration is not 
             "sbatch: error: Batch job submission failed: Invalid account or account/partition combination",
             "slurm_account",
         ),
-        ("SLURM-job '5' failed, SLURM status is: 'FAILED'.", None),
+        ("SLURM-job '5' failed, SLURM status is: 'FAILED'.", "SLURM status is: 'FAILED'"),
     ],
 )
-def test_what_a_scheduler_says_is_told_apart(said, advised, tmp_path):
-    (tmp_path / "log").write_text(f"Error in rule entropy_shard:\n    message: {said}\n    jobid: 3\n\n")
-    lines = advice.explain([tmp_path / "log"], ROOT / "profiles")
-    assert (advised is None and lines == []) or (len(lines) == 1 and advised in lines[0])
+def test_what_a_scheduler_says_is_told_apart(said, advised):
+    assert advised in heard(*job("entropy_shard", 3, said))[1]
+
+
+def test_a_job_that_succeeds_when_it_is_tried_again_has_not_failed():
+    assert heard(*job("entropy_shard", 3, SLURM), {"event": LogEvent.JOB_FINISHED, "job_id": 3}) == [
+        "Stopped before the end. To go on, start the same command again: what is finished stays finished."
+    ]
 
 
 def test_a_slurm_that_is_here_is_not_touched(tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ def test_every_strategy_was_run_as_stated(finished):
 def test_the_exported_checkpoint_predicts_as_the_trajectory_says(finished, model, tmp_path):
     rows = read(finished / model / "dataset", "evaluation")
     solution = read_json(finished / f"solutions/{model}/solution.json")
-    found = in_a_fresh_process(finished / f"solutions/{model}/checkpoint", rows, tmp_path)
+    found = in_a_fresh_process(finished / f"solutions/{model}/checkpoint", rows, tmp_path, compact=True)
     predicted = [max(range(2), key=logits.__getitem__) for logits in found["logits"]]
     correct = sum(p == row["label"] for p, row in zip(predicted, rows, strict=True))
     assert correct / len(rows) == pytest.approx(solution["after"]["accuracy"])

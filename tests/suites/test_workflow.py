@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from support import ROOT, planned, run_of, run_python, snakemake
+from support import ROOT, copy_workflow, planned, run_of, run_python, snakemake, suite_of
 
 from gnorm import imports
 from gnorm.statistics.columns import read_run
 
 SMOKE = ("--config", "suite=smoke")
+ASKED = suite_of("smoke")
 
 
 def append(path: Path, text: str = "\n# edited\n") -> None:
@@ -59,8 +60,8 @@ def test_editing_a_figure_redraws_that_figure(smoke, tmp_path, copy_of):
 
 
 # What follows from trajectories, trials and the comparison, beside tables, figures and the verdict.
-FOLLOWS = AFTER_PRUNING | {"merge_entropy", "merge_trials", "export_entropy", "export_random", "export_accuracy"}
-FOLLOWS |= {"find_solution", "export_solution"}
+FOLLOWS = AFTER_PRUNING | {"merge_entropy", "merge_trials", "merge_criteria", "export_entropy", "export_random"}
+FOLLOWS |= {"export_accuracy", "find_solution", "export_solution"}
 ONE_MODEL = {"make_dataset": 1, "make_checkpoint": 1, "prune_heads": 5, "compare_criteria": 1, "measure_controls": 1}
 ONE_MODEL |= {"entropy_shard": 2, "gradient_change": 1, "measure_baselines": 1, "merge_entropy": 1, "find_solution": 1}
 
@@ -68,7 +69,7 @@ ONE_MODEL |= {"entropy_shard": 2, "gradient_change": 1, "measure_baselines": 1, 
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
-        ("figures/style", {"draw_figure": 7, "write_report": 1}),
+        ("figures/style", {"draw_figure": len(ASKED.figures), "write_report": 1}),
         ("tables/entropy", {"make_table": 1, "make_workbook": 1, "write_report": 1}),
         ("published/verdict", {"write_verdict": 1, "write_report": 1}),
         # Two models, greedy, inverse and static; the comparison has it too.
@@ -78,9 +79,9 @@ ONE_MODEL |= {"entropy_shard": 2, "gradient_change": 1, "measure_baselines": 1, 
         ("data/sources/hub", {}),
         ("data/sources/generated", {rule: 2 * count for rule, count in ONE_MODEL.items()} | {"random_pruning": 3}),
         ("data/corpora/inference", ONE_MODEL | {"random_pruning": 1}),
-        ("families/albert", ONE_MODEL | {"random_pruning": 1}),
+        ("families/albert", ONE_MODEL | {"random_pruning": 1, "count_parameters": 1}),
         ("families/llama", {}),
-        ("layout", {"draw_figure": 7, "make_table": 11, "write_verdict": 1}),
+        ("layout", {"draw_figure": len(ASKED.figures), "make_table": len(ASKED.tables), "write_verdict": 1}),
         (
             "workbench",
             {"prune_heads": 10, "random_pruning": 3, "compare_criteria": 2, "measure_controls": 2, "entropy_shard": 4},
@@ -128,7 +129,7 @@ def test_a_criterion_that_needs_attention_weights_trains_no_model_again(smoke, t
     edit_config(tree, strategies={"products": {"score": "taylor"}}, compare=["gnorm", "attribution"])
     plan = planned(tree, *SMOKE)
     assert plan["prune_heads"] == 2 and plan["compare_criteria"] == 2
-    assert set(plan) <= {"prune_heads", "compare_criteria", "export_accuracy"} | AFTER_PRUNING
+    assert set(plan) <= {"prune_heads", "compare_criteria", "merge_criteria", "export_accuracy"} | AFTER_PRUNING
 
 
 def test_more_runs_make_those_that_are_missing(smoke, tmp_path, copy_of):
@@ -137,12 +138,15 @@ def test_more_runs_make_those_that_are_missing(smoke, tmp_path, copy_of):
     edit_config(tree, runs=5)
     plan = planned(tree, *SMOKE)
     assert plan["prune_heads"] == 10 and "random_pruning" not in plan  # a second part of each of two models' strategies
+    assert plan["compare_criteria"] == 2
     suite = tree / "suites/smoke.yaml"
     suite.write_text(suite.read_text().replace("runs_per_job: 3", "runs_per_job: 5"))
-    made = snakemake(tree, *SMOKE, "--", "results/smoke/BERT/trajectories/greedy_gnorm/0-4.csv")
+    compared = "results/smoke/BERT/criteria/curves.csv"
+    made = snakemake(tree, *SMOKE, "--", "results/smoke/BERT/trajectories/greedy_gnorm/0-4.csv", compared)
     assert made.returncode == 0, made.stderr[-3000:]
-    assert "run 0, 1, 2 are there already" in made.stderr
+    assert made.stderr.count("run 0, 1, 2 are there already") == 2
     assert "run 3: accuracy" in made.stderr and "run 2: accuracy" not in made.stderr
+    assert (tree / compared).read_text().startswith((smoke / compared).read_text())
     before, after = (tree / f"results/smoke/BERT/trajectories/greedy_gnorm/{part}.csv" for part in ("0-2", "0-4"))
     assert after.read_text().startswith(before.read_text())
 
@@ -153,7 +157,7 @@ def test_run_0_of_every_strategy_comes_before_other_runs(smoke, tmp_path, copy_o
     suite = tree / "suites/smoke.yaml"
     suite.write_text(suite.read_text().replace("runs_per_job: 3", "runs_per_job: 1"))
     for strategy, run in product((tree / "results/smoke").glob("*/trajectories/*"), range(3)):
-        for end in ("csv", "scores.pt", "json"):
+        for end in ("csv", "scores.pt", "rows.npz", "json"):
             (strategy / f"{run}-{run}.{end}").touch()
     for scheduler in ("ilp", "greedy"):
         options = ("--touch", "--forcerun", "prune_heads", "--cores", "1", "--scheduler", scheduler)
@@ -263,6 +267,58 @@ def test_targets(smoke, tmp_path, copy_of):
     assert planned(tree, "report", *SMOKE)["write_report"] == 1
 
 
+def test_a_run_ends_with_what_came_out_of_its_targets(smoke, tmp_path, copy_of):
+    """Whatever started it; `show_results` shows the same of a suite that is finished."""
+    tree = copy_of(smoke, tmp_path)
+    for name in ("verdict.md", "report.html"):
+        (tree / "results/smoke" / name).unlink()
+    made = snakemake(tree, "--quiet", "rules", *SMOKE, "--", "verdict")
+    assert made.returncode == 0, made.stderr[-3000:]
+    places = [line[:9].strip() for line in made.stdout.splitlines()]
+    assert places == ["", "datasets", "models", "all rows", "verdict"]  # what it is made of is there too
+    made = snakemake(tree, "--quiet", "rules", *SMOKE)
+    assert made.returncode == 0, made.stderr[-3000:]
+    for table in ("headline", "baselines", "solutions"):
+        assert (tree / f"results/smoke/tables/{table}.md").read_text() in made.stdout
+    assert made.stdout.endswith("verdict   results/smoke/verdict.md\nreport    results/smoke/report.html\n")
+    shown = [sys.executable, tree / "scripts/show_results.py", "smoke"]
+    assert subprocess.run(shown, cwd=tree, capture_output=True, text=True, check=True).stdout == made.stdout[1:]
+
+
+def test_what_cannot_be_shown_is_said_in_one_line(tmp_path):
+    (tmp_path / "results/mine").mkdir(parents=True)
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites/mini.yaml").touch()
+
+    def show(*suites, folder=tmp_path):
+        command = [sys.executable, ROOT / "scripts/show_results.py", *suites]
+        made = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        return made.returncode, made.stdout + made.stderr
+
+    assert show() == (1, "show_results: say which suite (mine, mini): python scripts/show_results.py SUITE\n")
+    code, said = show("mine", "min")
+    assert code == 1 and said.startswith("show_results: there is no suite 'min'") and said.count("\n") == 1
+    assert show("mini") == (0, "nothing is there yet of mini\n")
+    away = "show_results: there is no folder results/ here: start it in the folder of the workflow\n"
+    assert show("mini", folder=tmp_path / "suites") == show(folder=tmp_path / "suites") == (1, away)
+
+
+def test_figures_of_what_no_model_has_are_not_planned(tmp_path):
+    """Tied heads without a tied model, random trials without a random strategy."""
+    tree = copy_workflow(tmp_path)
+    suite = yaml.safe_load((tree / "suites/smoke.yaml").read_text())
+    del suite["models"]["ALBERT"]
+    (tree / "suites/untied.yaml").write_text(yaml.safe_dump(suite))
+    figures = "figures/untied/AlbertPruning.png", "figures/untied/RandomPruning.png"
+    planned = snakemake(tree, "-n", "--config", "suite=untied", "--", "figures")
+    assert planned.returncode == 0 and [name in planned.stdout for name in figures] == [False, True]
+    config = yaml.safe_load((tree / "config.yaml").read_text())
+    del config["strategies"]["random"]
+    (tree / "config.yaml").write_text(yaml.safe_dump(config))
+    planned = snakemake(tree, "-n", "--config", "suite=untied", "--", "figures")
+    assert planned.returncode == 0 and [name in planned.stdout for name in figures] == [False, False]
+
+
 def test_published_names_and_formats(smoke):
     folder = smoke / "results/smoke"
     names = {path.name for path in (folder / "experiments_results").iterdir()}
@@ -297,6 +353,75 @@ def test_aggregates_follow_from_raw_files(smoke):
         expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
         assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
     assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 12
+
+
+def renamed(smoke, folder, models, strategies):
+    """The finished suite's results, with other names of models and strategies."""
+    for path in (smoke / "results/smoke").rglob("*"):
+        parts = [models.get(part, part) for part in path.relative_to(smoke / "results/smoke").parts]
+        if path.suffix in (".csv", ".json", ".npz"):
+            folder.joinpath(*parts).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder.joinpath(*parts))
+    for path in (folder / "tidy.csv", *folder.rglob("speed.csv")):
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        names = {"model": models, "strategy": strategies}
+        table.replace({column: names[column] for column in names if column in table}).to_csv(path, index=False)
+    return folder
+
+
+@pytest.mark.fault("models are named `NA` and `007`, a strategy `1e5`", "tables and figures are those of other names")
+def test_names_that_look_like_numbers_or_like_nothing(smoke, tmp_path, record_property):
+    from gnorm import figures, tables
+    from gnorm.pages import workbooks
+    from gnorm.statistics.columns import read_csv
+    from gnorm.statistics.results import Results
+
+    names = {"BERT": "NA", "ALBERT": "007"}, {"ae": "1e5"}
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    strategies = {name: {"drawn": name == "random"} for name in config["strategies"]}
+    settings = config["solutions"] | {"columns": 2, "metrics": config["metrics"]}
+    settings["tasks"] = dict.fromkeys((*names[0], *names[0].values()), "classification")
+    made = []
+    for root, (models, strategy) in (
+        (smoke / "results/smoke", ({}, {})),
+        (renamed(smoke, tmp_path / "results", *names), names),
+    ):
+        own = {strategy.get(name, name): entry for name, entry in strategies.items()}
+        given = {"root": root, "models": {models.get(m, m): models.get(m, m) for m in names[0]}, "strategies": own}
+        for figure in ("pruningresults", "randompruning", "allfinalsolutions"):
+            module = figures.load(figure)
+            module.draw(Results.of_module(module, **given), settings)
+        shown = {}
+        for path in sorted((smoke / "results/smoke/tables").glob("*.csv")):
+            module = tables.load(path.stem)
+            files = {kind: tmp_path / f"{path.stem}.{kind}" for kind in ("csv", "markdown", "latex", "page")}
+            tables.write(module.make(Results.of_module(module, **given), settings), module.DECIMALS, "", **files)
+            shown[path.stem] = read_csv(files["csv"])
+        workbooks.write(tmp_path / "all.xlsx", shown)
+        found = pd.read_excel(tmp_path / "all.xlsx", sheet_name=None, keep_default_na=False, na_values=[""])
+        assert all(
+            found[name]["model"].tolist() == table["model"].tolist()
+            for name, table in shown.items()
+            if "model" in table
+        )
+        made.append(shown)
+    expected, other = made
+    for name, table in expected.items():
+        changed = table.rename(columns=names[0]).replace({"model": names[0], "strategy": names[1]})
+        pd.testing.assert_frame_equal(changed, other[name])
+    record_property("tried", 3 * len(expected))
+
+
+def test_every_column_of_text_is_listed(smoke):
+    """Or its names would be taken for numbers."""
+    from gnorm.statistics.columns import TEXT
+
+    for path in sorted((smoke / "results/smoke").rglob("*.csv")):
+        if not path.name.endswith("mask.csv") and path.name != "headline.csv":  # numbers; a column a model
+            table = pd.read_csv(path)
+            texts = {name for name in table if table[name].dtype == object}
+            texts = {name for name in texts if not table[name].dropna().isin([True, False]).all()}
+            assert texts <= {*TEXT}, path
 
 
 def test_nothing_is_left_behind(smoke):
@@ -370,14 +495,16 @@ def test_sources_are_read_whatever_finalizers_do():
         gc.set_threshold(*before)
 
 
-WITHOUT_A_RULE = ("show_results", "estimate_capacity", "check_gpu")  # the Makefile calls them
+WITHOUT_A_RULE = ("show_results", "docs_numbers", "estimate_capacity", "check_gpu")  # the Makefile calls them
 SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py") if path.stem not in WITHOUT_A_RULE)
 
 
 @pytest.fixture(scope="session")
 def declared_inputs(smoke) -> dict[str, set[str]]:
     """Script -> the modules that every job of its rule has as inputs, as a dry-run prints them."""
-    made = snakemake(smoke, "-n", "--forceall", *SMOKE, "published=results/smoke", "--", "all", "bench", "published")
+    made = snakemake(
+        smoke, "-n", "--forceall", *SMOKE, "published=results/smoke", "--", "all", "bench", "published", "preview"
+    )
     fetched = [
         snakemake(smoke, "-n", "--forceall", "--config", f"suite={suite}", "--", "datasets")
         for suite in ("paper", "minilm")

@@ -35,6 +35,12 @@ def test_pattern_reads_a_name_back():
 def test_a_run_with_a_model_of_its_own_has_its_own_files():
     assert layout.of_run(layout.CHECKPOINT, 0) == layout.CHECKPOINT
     assert layout.of_run(layout.CHECKPOINT, 2) == "results/{suite}/{model}/run2/checkpoint"
+    log = layout.log("prune_heads", "{model}/{strategy}/{first}-{last}")
+    assert layout.of_run(log, 2) == "results/{suite}/logs/run2/prune_heads/{model}/{strategy}/{first}-{last}.log"
+    # Beside the model's name, the run's number would read as the shard's: run 1 from row 10, or run 11 from row 0?
+    shard = "results/{suite}/AE_calculation_results/run1/{model}{first}_{last}AE.pt"
+    assert layout.of_run(layout.PUBLISHED_SHARD, 1) == shard
+    assert [layout.run_of(layout.folder_of(run)) for run in (0, 1, 23)] == [0, 1, 23]
 
 
 @pytest.mark.parametrize("name", ["tables", "Logs", "solutions", "AE_calculation_results", "state", "packages"])

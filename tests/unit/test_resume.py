@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import re
+import shutil
 from types import SimpleNamespace
 
 import pandas as pd
@@ -22,6 +23,7 @@ from gnorm.models import checkpoints, surgery
 from gnorm.pruning.trajectory import Stop, follow, replay
 from gnorm.resume import State, remove_finished
 from gnorm.scores import gnorm
+from gnorm.statistics import outcomes
 from gnorm.statistics.columns import read_run
 from gnorm.workbench import Workbench
 
@@ -35,11 +37,16 @@ def pieces(tiny, memory_mb=100):
 
 
 def told(steps):
-    """Everything of a trajectory but its seconds, scores as bytes."""
+    """Everything of a trajectory but its seconds, scores and what was answered on each row as bytes."""
     return [
-        ({k: v for k, v in step.columns.items() if k != "seconds"}, scores)
+        ({k: v for k, v in step.columns.items() if k != "seconds"}, scores, answered(step))
         for step, scores in ((s, None if t is None else t.numpy().tobytes()) for s, t in steps)
     ]
+
+
+def answered(measured):
+    """What was answered on each row, as bytes."""
+    return {name: array.tobytes() for name, array in vars(measured.by_row).items()}
 
 
 @pytest.mark.parametrize("rescore", ["every_step", 3, "never"])
@@ -87,7 +94,9 @@ def test_a_trial_goes_on_from_every_level(make_tiny, family, record_property):
 
     whole = replayed()
     for past in range(len(levels) + 1):
-        assert replayed(past) == whole[past:]
+        found = replayed(past)
+        assert found == whole[past:]
+        assert [answered(one) for _, one in found] == [answered(one) for _, one in whole[past:]]
     record_property("tried", len(levels) + 1)
 
 
@@ -188,6 +197,24 @@ def test_a_state_of_something_else_is_refused_and_named(tmp_path, caplog, then, 
     assert [p.name for p in tmp_path.iterdir()] == ["a.finished"]
 
 
+def test_a_state_is_refused_and_finished_with_its_parts(tmp_path):
+    state = State(tmp_path / "a.run1.pt", {"seed": 1})
+    others = [State(tmp_path / f"{name}.pt", {}) for name in ("a.run10", "a", "b.run1")]
+    for each in (*others, state, state.part("rows0"), state.part("rows16")):
+        each.save([1])
+    assert State(state.path, {"seed": 2}).load() is None
+    refused = ["a.run1.refused", "a.run1.rows0.refused", "a.run1.rows16.refused"]
+    assert sorted(path.name for path in tmp_path.glob("*.refused")) == refused
+    state.save([2])
+    state.part("rows0").save([2])
+    state.finish()
+    assert [path.name for path in sorted(tmp_path.glob("a.run1.*"))] == ["a.run1.finished", "a.run1.rows0.finished"]
+    assert state.load() == [2] == state.part("rows0").load() and not list(tmp_path.glob("*.finished"))
+    assert all(other.load() == [1] for other in others)
+    assert state.part("rows0").belongs_to["part"] == "rows0"
+    assert state.part("x").part("rows0").belongs_to["part"] == "x.rows0"
+
+
 def test_a_finished_state_is_there_until_the_workflow_has_ended(tmp_path):
     state = State(tmp_path / "state/a.pt", {"seed": 1})
     state.save([1])
@@ -199,6 +226,17 @@ def test_a_finished_state_is_there_until_the_workflow_has_ended(tmp_path):
     remove_finished(tmp_path / "state")
     assert state.load() is None and other.load() == [2]
     other.finish()
+    of_run, unfinished = (State(tmp_path / f"state/run{run}/a.pt", {}) for run in (1, 2))
+    for state in (of_run, unfinished):
+        state.save([3])
+    of_run.finish()
+    remove_finished(tmp_path / "state")
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == [
+        "state",
+        "state/run2",
+        "state/run2/a.pt",
+    ]
+    unfinished.finish()
     remove_finished(tmp_path / "state")
     assert list(tmp_path.iterdir()) == []
     remove_finished(tmp_path / "state")
@@ -343,10 +381,38 @@ def test_more_runs_or_trials_take_those_there_are(make_tiny, tmp_path, monkeypat
         assert set(own) <= set(vars(joined)["trajectories" if kind == "runs" else "trials"].read_text().splitlines())
     assert make(0, 4, seed=2)[0] == 5  # signed for another seed
     with pytest.raises(Killed):  # within the third one
-        make(0, 3, folder="cut", kills=2 * (6 if kind == "runs" else 3) + 1)
+        make(0, 3, folder="cut", kills=2 * (11 if kind == "runs" else 6) + 2)
     count, grown = make(0, 4, folder="cut")
     assert count == 3
     same_but_seconds(grown, whole)
+
+
+@pytest.mark.parametrize("kind", ["damaged", "gone"])
+@pytest.mark.fault(
+    "of a run's progress, what was answered on each row is damaged or gone", "named; the run starts anew"
+)
+def test_a_run_without_its_rows_starts_anew(make_tiny, tmp_path, caplog, kind):
+    tiny = make_tiny("bert", layers=2, heads=2)
+    rows = [row for row in tiny.rows if row["label"] >= 0][:8]
+    job = {"bench": tiny.bench(rows[:4], rows[2:]), "strategy": STRATEGY, "runs": range(1), "seed": 1, "stop": {}}
+
+    def make(name, kills=None):
+        Killing.left = kills
+        outputs, state = part_files(tmp_path / name, "trajectories", "scores"), Killing(tmp_path / "state/a.pt", {})
+        prune_heads.main(**job, state=state, outputs=outputs)
+        return outputs
+
+    whole = make("whole/0-0")
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(Killed):
+        make("cut/0-0", 7)
+    kept = tmp_path / "state/a.run0.rows0.pt"
+    kept.write_bytes(kept.read_bytes()[:-9]) if kind == "damaged" else kept.unlink()
+    again = make("cut/0-0")
+    assert "a.run0.pt: what was answered on each row is not there" in caplog.text
+    assert ("a.run0.rows0.pt: it cannot be read" in caplog.text) == (kind == "damaged")
+    same_but_seconds(again, whole)
+    assert {path.suffix for path in (tmp_path / "state").iterdir()} == {".finished"}
 
 
 def same_but_seconds(one, other):
@@ -354,7 +420,7 @@ def same_but_seconds(one, other):
         if a.suffix == ".csv":
             tables = (pd.read_csv(path, dtype=str).drop(columns="seconds", errors="ignore") for path in (a, b))
             pd.testing.assert_frame_equal(*tables)
-        elif a.suffix == ".pt":
+        elif a.suffix in (".pt", ".npz"):
             assert a.read_bytes() == b.read_bytes()
 
 
@@ -364,7 +430,7 @@ def test_a_run_can_be_read_before_the_next_one_is_over(make_tiny, tmp_path):
     outputs = part_files(tmp_path / "0-2", "trajectories", "scores")
     state = Killing(tmp_path / "state.pt", {})
     job = {"bench": tiny.bench(rows[:4], rows[2:]), "strategy": STRATEGY, "runs": range(3), "seed": 1, "stop": {}}
-    for kills, over in ((8, [0]), (6, [0, 1])):  # a run is five steps and its end
+    for kills, over in ((14, [0]), (12, [0, 1])):  # a run is five steps of two states each, and its end
         Killing.left = kills
         with pytest.raises(Killed):
             prune_heads.main(**job, state=state, outputs=outputs)
@@ -377,6 +443,8 @@ def test_a_run_can_be_read_before_the_next_one_is_over(make_tiny, tmp_path):
     assert outputs.trajectories.read_text().startswith(before)  # seconds too: from the state
     scores = files.load_tensors(outputs.scores)
     assert list(scores) == [0, 1, 2] and all(own.shape == (2, 2, 2) for own in scores.values())
+    kept, table = outcomes.read(outputs.outcomes), pd.read_csv(outputs.trajectories)
+    assert kept.curve.tolist() == table["run"].tolist() and kept.accuracy.tolist() == table["accuracy"].tolist()
     with pytest.raises(UserError, match="0-2.csv has no run 3; it has 0, 1, 2"):
         read_run(outputs.trajectories, 3)
 

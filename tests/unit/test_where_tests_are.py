@@ -7,14 +7,14 @@ from support import ROOT
 
 TESTS = ROOT / "tests"
 SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("*.py"))
-HELPERS = ("conftest", "fault_table", "oracles", "packages", "standins", "support")
+HELPERS = ("conftest", "oracles", "outcomes", "packages", "standins", "support", "versions")
 PUBLISHED = "unit/published/test_published.py", "what it computes is part of the verdict, which is tested as a whole"
 SHELL = "suites/test_paper.py", "a few lines; the file it writes is looked at in finished runs"
 BENCH = "rules/test_summarize_bench.py", "measured and summarized in one go"
 # Script -> the file that tests it, and why it has none of its name.
 ELSEWHERE = {
     "collect_published": PUBLISHED,
-    "collect_results": ("faults/test_bad_input.py", "it has nothing but refusals of its own"),
+    "collect_results": ("suites/test_workflow.py", "it joins tables that are tested by themselves"),
     "count_parameters": PUBLISHED,
     "draw_figure": ("suites/test_workflow.py", "it calls figures, which are tested by themselves"),
     "estimate_capacity": ("unit/planning/test_capacity.py", "it shows what the planning says"),
@@ -29,6 +29,7 @@ ELSEWHERE = {
     "measure_growth": BENCH,
     "measure_shape": BENCH,
     "measure_suite": BENCH,
+    "merge_criteria": ("rules/test_compare_criteria.py", "merged parts are compared with a whole there"),
     "merge_trials": ("faults/test_bad_input.py", "it has nothing but refusals of its own"),
     "random_pruning": ("unit/models/test_neurons.py", "heads and neurons are drawn there through the script"),
     "show_results": ("suites/test_workflow.py", "it prints what is there"),
@@ -45,6 +46,16 @@ def test_every_script_has_a_test_of_its_name(script):
         return
     assert not own.exists(), f"{script} has a test of its name now: take it out of ELSEWHERE"
     assert script in (TESTS / ELSEWHERE[script][0]).read_text(), f"{ELSEWHERE[script][0]} does not test {script}"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_is_a_thin_shell(script):
+    """Short, without a class, and its `main` takes about six keywords; those of the Makefile may take its arguments."""
+    text = (ROOT / f"scripts/{script}.py").read_text()
+    assert text.count("\n") <= 65 and not [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef)]
+    (main,) = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == "main"] or [None]
+    if main and "snakemake." in text:
+        assert not main.args.args and len(main.args.kwonlyargs) <= 7
 
 
 def test_nothing_else_is_listed():
@@ -86,5 +97,5 @@ def test_helpers_hold_no_tests_and_conftest_only_fixtures():
         assert not [f.name for f in functions if f.name.startswith("test_")]
         fixtures = [f.name for f in functions if any("fixture" in ast.unparse(d) for d in f.decorator_list)]
         hooks = [f.name for f in functions if f.name.startswith("pytest_")]
-        assert not hooks or name == "fault_table"
+        assert not hooks or name == "outcomes"
         assert fixtures == ([f.name for f in functions] if name == "conftest" else [])

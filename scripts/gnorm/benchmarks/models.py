@@ -35,7 +35,7 @@ class Ids:
     model_max_length = 512
 
     def __init__(self, shape: Shape):
-        self.padding = 1 if "roberta" in shape.family else 0
+        self.padding = shape.padding
 
     def __call__(self, ids: list[int], **_options) -> dict:
         return {"input_ids": ids, "attention_mask": [1] * len(ids)}

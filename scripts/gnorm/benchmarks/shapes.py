@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from gnorm.published import paper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shape(paper.Architecture):
     length: float  # mean tokens of a row, special tokens included: an assumption, the datasets are not read
     batch: int  # rows of a batch in the authors' notebook
@@ -25,7 +25,21 @@ SHAPES = {
     "ALBERT": _papers("ALBERT", length=30, batch=32, rows=32, passes=1),
     "RoBERTa": _papers("ROBERTA", length=16, batch=4, rows=4, passes=24),
     "XLM-RoBERTa": _papers("XLM_ROBERTA", length=20, batch=8, rows=8, passes=12),
-    "MiniLM": Shape("bert", 6, 12, 384, 30522, 512, 2, length=20, batch=32, rows=32, passes=0),
+    "MiniLM": Shape(
+        family="bert",
+        layers=6,
+        heads=12,
+        width=384,
+        embedding=384,
+        vocabulary=30522,
+        positions=512,
+        classes=2,
+        length=20,
+        batch=32,
+        rows=32,
+        passes=0,
+    ),
 }
 SAME_ENCODER = {"XLM-RoBERTa": "BERT"}  # accuracy and entropy would cost the same minutes again
-NARROW = Shape("bert", 12, 4, 128, 1000, 512, 2, length=20, batch=32, rows=32, passes=0)  # deep and cheap
+# Deep and cheap.
+NARROW = replace(SHAPES["MiniLM"], layers=12, heads=4, width=128, embedding=128, vocabulary=1000)

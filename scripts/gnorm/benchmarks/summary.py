@@ -7,6 +7,7 @@ import pandas as pd
 
 from gnorm.benchmarks.shapes import SAME_ENCODER
 from gnorm.published import paper
+from gnorm.statistics.columns import read_csv
 
 COLUMNS = ["section", "shape", "what", "value", "low", "high", "unit", "target", "reached"]
 STEP_TARGETS = {"BERT": 15, "XLM-RoBERTa": 15, "RoBERTa": 30, "ALBERT": 1}
@@ -23,7 +24,7 @@ class Measured:
     """The measurements of the shapes, by section, shape and procedure."""
 
     def __init__(self, files):
-        self.table = pd.concat([pd.read_csv(path) for path in files])
+        self.table = pd.concat([read_csv(path) for path in files])
         rows = self.table.query("section == 'tokens' and procedure == 'length'")
         self.length = dict(zip(rows["shape"], rows["value"], strict=True))  # mean tokens of a row
         self.shapes = list(dict.fromkeys(self.table["shape"]))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 import random
 import time
+from collections.abc import Iterable
 
 import pandas as pd
 from scipy.stats import kendalltau
 
 from gnorm.benchmarks import clock, models, naive, shapes
-from gnorm.data.rows import read
 from gnorm.engine.batches import in_order, make
 from gnorm.engine.evaluate import Evaluation
-from gnorm.engine.memory import LARGEST, token_budget
-from gnorm.models import checkpoints, surgery
-from gnorm.models.heads import head_map
+from gnorm.engine.memory import LARGEST
+from gnorm.models import surgery
 from gnorm.pruning.trajectory import follow, replay
 from gnorm.scores import gnorm
+from gnorm.workbench import Workbench
 
 REUSE_MB = 1000
 
@@ -90,23 +90,18 @@ def exactness(model, heads, tokenizer, rows, tokens):
     return records
 
 
-def measure(trained: list[tuple], tokens: int | str, memory_mb: int | None, repeats: int) -> dict[str, pd.DataFrame]:
-    """Make the tables `trajectory`, `reuse` and `exactness`.
-
-    `trained` has (name, checkpoint, dataset folder) of each model; the first one is pruned.
-    """
+def measure(trained: Iterable[tuple[str, Workbench]], repeats: int) -> dict[str, pd.DataFrame]:
+    """Make the tables `trajectory`, `reuse` and `exactness`; the first of the models is pruned."""
     errors, saved, steps = [], [], None
-    for name, checkpoint, folder in trained:
-        model, tokenizer = checkpoints.load(checkpoint)
-        heads = head_map(model)
-        budget = token_budget(tokens, model, heads, memory_mb)
-        rows = read(folder, "calibration")
-        half = halved(model, heads, make(tokenizer, rows, budget))
+    for name, bench in trained:
+        model, heads, rows = bench.model, bench.heads, bench.rows("calibration")
+        half = halved(model, heads, bench.batches("calibration"))
         for which, part in ((name, model), (f"{name}, half of the heads pruned", half)):
-            errors += [{"model": which, **record} for record in exactness(part, heads, tokenizer, rows, budget)]
+            records = exactness(part, heads, bench.tokenizer, rows, bench.tokens)
+            errors += [{"model": which, **record} for record in records]
         if steps is None:
-            evaluated = make(tokenizer, read(folder, "evaluation"), budget)
-            steps, order = trajectory(model, heads, make(tokenizer, rows, budget), evaluated, repeats)
+            evaluated = bench.batches("evaluation")
+            steps, order = trajectory(model, heads, bench.batches("calibration"), evaluated, repeats)
             steps["model"] = f"{name} of the suite"
             saved.append(reuse(model, heads, evaluated, order, repeats).assign(model=f"{name} of the suite"))
     model, heads = models.build(shapes.NARROW)

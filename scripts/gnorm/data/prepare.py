@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -13,8 +14,8 @@ import numpy as np
 from gnorm.data import sources
 from gnorm.data.rows import LISTS, NO_CLASS
 from gnorm.errors import UserError
-from gnorm.files import read_json
 from gnorm.logs import log
+from gnorm.shown import in_html, in_markdown
 
 
 def make(
@@ -74,11 +75,9 @@ def remarks(rows: datasets.Dataset, splits: dict[str, list[int]]) -> list[str]:
 
 def model_classes(folder: str | Path) -> list[str]:
     """Read the names of a checkpoint's classes, in the order of its outputs."""
-    path = Path(folder, "config.json")
-    if not path.exists():
-        raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
-    names = read_json(path).get("id2label")
+    names = sources.read_config(folder).get("id2label")
     if not names:
+        path = Path(folder, "config.json")
         raise UserError(f"{path} does not name its classes (id2label): list `classes:` of the dataset in the suite")
     return [names[key] for key in sorted(names, key=int)]
 
@@ -124,8 +123,36 @@ def _first(rows: list[int], count: int) -> list[int]:
     return sorted(rows[:count])
 
 
-def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int], limit: int) -> str:
-    """Write row counts, label balance, token lengths and first rows as Markdown."""
+def facts(classes: list[str], labels: list[int | None], splits: dict[str, list[int]]) -> dict[str, Any]:
+    """Collect what jobs ask of a dataset beside its rows: the index lists, classes, and two facts of the evaluation.
+
+    They are the share of its most common class (`majority`), and how many rows are also trained or scored on (`seen`).
+    """
+    evaluated, used = splits["evaluation"], {*splits["train"], *splits["calibration"]}
+    common = majority(labels[i] for i in evaluated)
+    return {"classes": classes, "majority": common, "seen": len(used.intersection(evaluated)), **splits}
+
+
+def majority(labels: Iterable[int | None]) -> float | None:
+    """Measure the share of the most common class; None for rows without classes."""
+    counts = Counter(label for label in labels if label not in (None, NO_CLASS))
+    return max(counts.values()) / counts.total() if counts else None
+
+
+def page(name: str, text: str) -> str:
+    """Make a page of a summary: the report shows pages in place, Markdown only as a download."""
+    return f'<!doctype html><meta charset="utf-8"><title>{in_html(name)}</title><pre>{in_html(text)}</pre>\n'
+
+
+def summary(
+    name: str,
+    rows: datasets.Dataset,
+    splits: dict,
+    lengths: list[int],
+    limit: int,
+    show: Callable[[str], str] = in_markdown,
+) -> str:
+    """Write row counts, label balance, token lengths and first rows as Markdown; `show` writes labels and texts."""
     parts = [f"# {name}: dataset\n", "| rows | count |", "|---|---:|", f"| all | {len(rows)} |"]
     parts += [f"| {which} | {len(indices)} |" for which, indices in splits.items()]
     shared = set(splits["calibration"]) & set(splits["evaluation"])
@@ -138,7 +165,7 @@ def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int],
         parts += ["## Labels\n", "| label | class | all | evaluation |", "|---|---:|---:|---:|"]
         for label, count in sorted(Counter(every).items(), key=lambda item: (classes[item[0]], item[0])):
             number = "left out" if classes[label] == NO_CLASS else classes[label]
-            parts.append(f"| {label} | {number} | {count} | {evaluated[label]} |")
+            parts.append(f"| {show(label)} | {number} | {count} | {evaluated[label]} |")
     parts += ["\n## Tokens a row\n", "```"]
     edges = np.histogram_bin_edges(lengths, bins=min(12, max(1, len(set(lengths)))))
     heights, _ = np.histogram(lengths, edges)
@@ -151,5 +178,5 @@ def summary(name: str, rows: datasets.Dataset, splits: dict, lengths: list[int],
     parts += ["## First rows\n", "| row | label | text |", "|---:|---|---|"]
     for row in rows.select(range(min(8, len(rows)))):
         text = row["text"] if row["pair"] is None else f"{row['text']} / {row['pair']}"
-        parts.append(f"| {row['row']} | {row['label_name'] or ''} | {text[:200].replace('|', ' ')} |")
+        parts.append(f"| {row['row']} | {show(row['label_name'] or '')} | {show(text[:200])} |")
     return "\n".join(parts) + "\n"

@@ -21,7 +21,7 @@ def read(folder: str | Path, which: str) -> list[dict]:
 
 
 def splits(folder: str | Path) -> dict:
-    """Read the index lists of a dataset, and its classes."""
+    """Read the index lists of a dataset, and what is known of them (`gnorm.data.prepare.facts`)."""
     return read_json(Path(folder, SPLITS))
 
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatch
+from pathlib import Path
 
 from gnorm.errors import UserError
+from gnorm.models.folders import WEIGHTS, drop_code, vet
 
-WEIGHTS = (
-    ("model*.safetensors", "model.safetensors.index.json"),
-    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
-)
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 OTHERS = (".json", ".txt", ".model")  # configurations, vocabularies, merges, sentencepiece models
+
+
+def check_folder(folder: str | Path) -> None:
+    """Raise a `UserError` about a model's folder that has no tokenizer."""
+    if not any(path.name in TOKENIZERS or path.suffix == ".model" for path in Path(folder).iterdir()):
+        raise UserError(f"{folder} has no tokenizer ({', '.join(TOKENIZERS)}): save it there with save_pretrained")
+
+
+def check_fetched(folder: str | Path) -> None:
+    """Raise a `UserError` about a model that has just been fetched and does harm, and forget what code it names."""
+    vet(folder)
+    drop_code(folder)
 
 
 def model_files(names: Iterable[str], where: str) -> list[str]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from gnorm import families
 from gnorm.errors import UserError
+from gnorm.models import folders, versions
 
 
 def train(family: str, texts: list[str], vocabulary: int, length: int) -> PreTrainedTokenizerFast:
@@ -58,7 +61,7 @@ def train(family: str, texts: list[str], vocabulary: int, length: int) -> PreTra
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in special],
     )
     wrapper = getattr(transformers, spec.wrapper)
-    return wrapper(tokenizer_object=tokenizer, model_max_length=length, **spec.options)
+    return versions.giving_segments(wrapper(tokenizer_object=tokenizer, model_max_length=length, **spec.options))
 
 
 def _learn_pieces(
@@ -81,16 +84,23 @@ def _learn_pieces(
     return counts, {letter for token in tokenizer.get_vocab() for letter in token}
 
 
+def count(tokenizer: PreTrainedTokenizerFast, row: Mapping[str, Any]) -> int:
+    """Count the tokens of a row."""
+    pair = [row["pair"]] if row["pair"] is not None else []
+    return len(tokenizer(row["text"], *pair, verbose=False)["input_ids"])
+
+
 def load(folder: str | Path) -> PreTrainedTokenizerFast:
     """Load the tokenizer of a local checkpoint, cutting at the length its model can read."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = versions.read_tokenizer(folder)
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except UserError:
+        raise
     except Exception as error:  # the type of error depends on the damage
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"the tokenizer in {folder} cannot be loaded ({reason})") from error
+        raise UserError(f"the tokenizer in {folder} cannot be loaded ({folders.reason(error)})") from error
     family = families.find(config.model_type)
     skipped = tokenizer.pad_token_id + 1 if family and family.positions_after_padding else 0
     positions = getattr(config, "max_position_embeddings", None)  # not every model has a limit

@@ -10,7 +10,7 @@ from torch import nn
 from gnorm.engine import objectives
 from gnorm.engine.batches import Batch
 from gnorm.engine.finite import Checks
-from gnorm.models.slots import SlotMap, reused
+from gnorm.models.slots import LayerOutput, SlotMap, as_evaluated, reused
 from gnorm.models.surgery import Slot, gated
 
 
@@ -24,7 +24,7 @@ class Ablation:
         self.model, self.heads, self.batch, self.checks = model, heads, batch.to(model.device), checks
         untied = heads.shape[0] == heads.layers and heads.layer_names
         self.kept_layers = tuple(range(heads.layers - 1)) if untied else ()
-        self.stored: dict[int, torch.Tensor] = {}  # layer -> its output
+        self.stored: dict[int, LayerOutput] = {}  # layer -> its output
         self.off: frozenset[Slot] = frozenset()
 
     @torch.inference_mode()
@@ -37,7 +37,8 @@ class Ablation:
         changed = min((min(self.heads.blocks[row].layers) for row, _ in off ^ self.off), default=self.heads.layers)
         self.stored = {layer: output for layer, output in self.stored.items() if layer < changed}
         self.off = off
-        with gated(self.model, self.heads, off), reused(self.model, self.heads, self.stored, self.kept_layers):
+        reuse = reused(self.model, self.heads, self.stored, self.kept_layers)
+        with as_evaluated(self.model), gated(self.model, self.heads, off), reuse:
             logits = self.model(**self.batch.inputs).logits
         self.checks.logits(self.batch, logits)
         return objectives.of_rows(logits.double(), self.batch, "task_loss")

@@ -34,6 +34,7 @@ class Batch:
     rows: torch.Tensor  # their numbers in the dataset, or positions for rows without a number
     source: Batch | None = None  # the batch on another device that this is a copy of
 
+    @torch.inference_mode(False)
     def to(self, device: torch.device) -> Batch:
         """Copy it to a device; positions and rows stay on the host, where they are read."""
         if self.labels.device == device:
@@ -91,8 +92,23 @@ def resident(batches: list[Batch], device: torch.device) -> list[Batch]:
     return batches if device.type == "cpu" else [batch.to(device) for batch in batches]
 
 
+def check(rows: Sequence[dict], what: str = "rows") -> None:
+    """Raise a `UserError` about a row that is not of the form that datasets have."""
+    form = "a row has `text`, `pair` (a second text, or None) and `label` (the number of its class, or None)"
+    for at, row in enumerate(rows):
+        lacking = [key for key in ("text", "pair", "label") if key not in row] if isinstance(row, dict) else ["text"]
+        where = f"{what}: row {at if lacking else row.get('row', at)}"
+        if lacking:
+            raise UserError(f"{where} has no `{lacking[0]}`: {form}")
+        if row["label"] is not None and not hasattr(row["label"], "__index__"):
+            raise UserError(f"{where} has the label {row['label']!r}: {form}")
+        if (row["label"] is None) != (rows[0]["label"] is None):
+            raise UserError(f"{where} and the first row: either all have a label, or none has")
+
+
 def encode(tokenizer: PreTrainedTokenizerBase, rows: Sequence[dict], what: str = "rows") -> list[dict]:
     """Token ids of each row, cut to what the model can read."""
+    check(rows, what)
     encoded, cut = [], 0
     for row in rows:
         texts = (row["text"],) if row["pair"] is None else (row["text"], row["pair"])
@@ -144,6 +160,7 @@ def labels(rows: Sequence[dict], inputs: dict[str, torch.Tensor]) -> torch.Tenso
     return following
 
 
+@torch.inference_mode(False)  # so that a backward pass may keep its tensors, whatever mode the caller is in
 def _batch(tokenizer, rows, encoded, chosen: list[int], weights: Sequence[int]) -> Batch:
     # On the right whatever the tokenizer prefers: tokens then have the positions they have alone.
     inputs = dict(tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt", padding_side="right"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,9 +15,9 @@ from gnorm.data.rows import NO_CLASS
 from gnorm.engine import metrics
 from gnorm.engine.batches import Batch, each, kernels_broke, out_of_memory
 from gnorm.engine.finite import NotFinite, broken_logits
-from gnorm.engine.metrics import Predictions
+from gnorm.engine.metrics import ByRow, Predictions, smallest
 from gnorm.logs import log
-from gnorm.models.slots import SlotMap, reused
+from gnorm.models.slots import LayerOutput, SlotMap, as_evaluated, reused
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,17 @@ class Accuracy:
     correct: int
     evaluated: int  # rows, or of language models the tokens that follow one
     metrics: dict[str, float] = field(default_factory=dict)  # others, by name
+    by_row: ByRow | None = field(default=None, compare=False, repr=False)
 
     @property
     def value(self) -> float:
         return self.correct / self.evaluated
 
 
-def outcomes(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+def predicted(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
     """Label, prediction, loss, confidence and whether the logits are finite, for every label of a batch, row after row.
 
-    Returns 5 x labels on the device, in float64, which holds all of them exactly. See `Outcomes`.
+    Returns 5 x labels on the device, in float64, which holds all of them exactly. See `Gathered`.
     """
     logits, labels = logits.detach(), batch.labels.to(logits.device)
     logarithms = logits.log_softmax(-1)
@@ -43,7 +44,7 @@ def outcomes(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
     return torch.stack([part.flatten().double() for part in parts])
 
 
-class Outcomes:
+class Gathered:
     """The predictions of a model, which stay on the device until all batches are done and are then copied once."""
 
     def __init__(self, model: nn.Module, heads: SlotMap):
@@ -52,7 +53,7 @@ class Outcomes:
         self.dtype = np.float32
 
     def add(self, batch: Batch, logits: torch.Tensor) -> None:
-        self.parts.append((batch, outcomes(batch, logits)))
+        self.parts.append((batch, predicted(batch, logits)))
         self.dtype = np.float64 if logits.dtype == torch.float64 else np.float32
 
     def by_batch(self) -> list[Predictions]:
@@ -77,9 +78,46 @@ class Outcomes:
             yield batch, own
 
     def _predictions(self, values: np.ndarray) -> Predictions:
-        label, predicted, loss, confidence, _ = values[:, values[0] != NO_CLASS]
-        classes = [part.astype(np.int64) for part in (label, predicted)]
+        label, answer, loss, confidence, _ = values[:, values[0] != NO_CLASS]
+        classes = [part.astype(np.int64) for part in (label, answer)]
         return Predictions(*classes, *(part.astype(self.dtype) for part in (loss, confidence)))
+
+
+class Rows:
+    """The rows of batches in the order of their list, and which of them each prediction belongs to.
+
+    Batches that are cut in two when memory runs out keep the order of their predictions.
+    """
+
+    def __init__(self, batches: Sequence[Batch]):
+        batches = [batch.source or batch for batch in batches]  # on the host, if they came from there
+        labels = [batch.labels.cpu().numpy() for batch in batches]
+        order = np.concatenate([batch.positions.numpy() for batch in batches]).argsort(kind="stable")
+        answers = np.concatenate([(own.reshape(len(own), -1) != NO_CLASS).sum(1) for own in labels])
+        self.row = np.concatenate([batch.rows.numpy() for batch in batches])[order]
+        self.answers = smallest(answers[order])
+        self.label = smallest(np.concatenate(labels)[order]) if labels[0].ndim == 1 else None
+        self.of_prediction = np.repeat(order.argsort(), answers)
+
+    def answered(self, predictions: Predictions) -> ByRow:
+        """Arrange predictions, which come batch after batch, by row."""
+
+        def total(values: np.ndarray) -> np.ndarray:
+            return np.bincount(self.of_prediction, values, len(self.row))
+
+        def placed(values: np.ndarray) -> np.ndarray:
+            arranged = np.zeros(len(self.row), values.dtype)
+            arranged[self.of_prediction] = values
+            return arranged
+
+        right = smallest(total(predictions.correct).astype(np.int64))
+        by_row = ByRow(self.row, self.answers, right, total(predictions.loss).astype(np.float32))
+        if self.label is None:
+            return by_row
+        confidence = placed(predictions.confidence).astype(np.float32)
+        return replace(
+            by_row, label=self.label, predicted=smallest(placed(predictions.predicted)), confidence=confidence
+        )
 
 
 class Evaluation:
@@ -92,8 +130,8 @@ class Evaluation:
 
     def __init__(self, batches: list[Batch], heads: SlotMap, memory_mb: int = 0, wanted: Iterable[str] = ()):
         self.batches, self.heads, self.wanted = batches, heads, metrics.at_steps(wanted)
-        self.kept_layers = self._affordable(memory_mb)
-        self.stored: WeakKeyDictionary[Batch, dict[int, torch.Tensor]] = WeakKeyDictionary()  # layer -> its output
+        self.rows, self.kept_layers = Rows(batches), self._affordable(memory_mb)
+        self.stored: WeakKeyDictionary[Batch, dict[int, LayerOutput]] = WeakKeyDictionary()  # layer -> its output
         self.measured: dict[frozenset, Accuracy] = {}  # by the heads that are gone
 
     def copy(self) -> Evaluation:
@@ -132,7 +170,7 @@ class Evaluation:
         if gone in self.measured:
             return self.measured[gone]
 
-        new = Outcomes(model, self.heads)
+        new = Gathered(model, self.heads)
 
         def predict(batch: Batch) -> Predictions | None:
             """Return a batch's known predictions; for any other batch run the model and add them to `new`."""
@@ -151,13 +189,14 @@ class Evaluation:
 
         with torch.inference_mode():
             parts = [of_batch for _, of_batch in each(self.batches, predict)]
-        predicted = iter(new.by_batch())
-        joined = Predictions.join(next(predicted) if part is None else part for part in parts)
+        ran = iter(new.by_batch())
+        joined = Predictions.join(next(ran) if part is None else part for part in parts)
         values = metrics.evaluate(self.wanted, joined)
-        self.measured[gone] = Accuracy(int(joined.correct.sum()), len(joined.label), values)
+        self.measured[gone] = Accuracy(int(joined.correct.sum()), len(joined.label), values, self.rows.answered(joined))
         return self.measured[gone]
 
-    def _predict(self, model: nn.Module, batch: Batch, new: Outcomes) -> None:
-        with reused(model, self.heads, self.stored.setdefault(batch, {}), self.kept_layers):
+    def _predict(self, model: nn.Module, batch: Batch, new: Gathered) -> None:
+        stored = self.stored.setdefault(batch, {})
+        with as_evaluated(model), reused(model, self.heads, stored, self.kept_layers):
             logits = model(**batch.to(model.device).inputs).logits
         new.add(batch, logits)

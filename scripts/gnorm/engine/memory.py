@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import socket
 import time
@@ -19,6 +18,7 @@ from gnorm.data.rows import read
 from gnorm.devices import free_memory, repeatably
 from gnorm.engine import batches, footprint
 from gnorm.engine.footprint import LARGEST, LIBRARIES_MB
+from gnorm.errors import UserError
 from gnorm.files import read_json, write_json
 from gnorm.logs import log
 from gnorm.models import checkpoints
@@ -130,7 +130,7 @@ def _probed_on_a_copy(card: torch.device, probe: Probe) -> int:
 def _kept(file: str | Path, size: int) -> dict | None:
     try:
         stored = read_json(file)
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, UserError):
         return None
     return stored if stored.get("parameters") == size else None
 

@@ -43,6 +43,25 @@ class Predictions:
         return self.label == self.predicted
 
 
+@dataclass(frozen=True, eq=False)
+class ByRow:
+    """What a model answered on each row of a list, in the list's order; of language models sums over a row's tokens."""
+
+    row: np.ndarray  # its number in the dataset
+    answers: np.ndarray  # 1, or how many of its tokens follow another
+    right: np.ndarray  # right answers
+    loss: np.ndarray  # summed over the answers
+    label: np.ndarray | None = None  # of classifiers, as are the others
+    predicted: np.ndarray | None = None
+    confidence: np.ndarray | None = None
+
+
+def smallest(counts: np.ndarray) -> np.ndarray:
+    """Cast integers to the smallest type that holds them all."""
+    ends = counts.min(initial=0), counts.max(initial=0)
+    return counts.astype(np.result_type(*map(np.min_scalar_type, ends)), copy=False)
+
+
 def accuracy(predictions: Predictions) -> float:
     return float(predictions.correct.mean())
 
@@ -54,7 +73,10 @@ def loss(predictions: Predictions) -> float:
 
 def perplexity(predictions: Predictions) -> float:
     """exp of the mean loss of a token, all tokens alike; infinite where no float64 holds it."""
-    mean = loss(predictions)
+    return perplexity_of(loss(predictions))
+
+
+def perplexity_of(mean: float) -> float:
     return math.exp(mean) if mean < 709 else math.inf
 
 

@@ -24,7 +24,8 @@ from gnorm.engine.batches import Batch, each
 from gnorm.engine.finite import Checks, check_slots, collected
 from gnorm.errors import UserError
 from gnorm.models.heads import HeadMap
-from gnorm.models.slots import SlotMap, eager, lowest_projections, places_of
+from gnorm.models.slots import SlotMap, as_evaluated, eager, lowest_projections, places_of
+from gnorm.models.versions import asking_for_attention
 
 # The objective is multiplied by this before gradients are taken: squared in float32, a block's norm may then
 # lie anywhere from 1e-26 to 1e10. A power of two rounds nothing.
@@ -92,18 +93,18 @@ def backward(
     precision: str = "float32",
     checks: Checks | None = None,
 ) -> tuple[dict[Signal, torch.Tensor], torch.Tensor]:
-    """The signals of a batch's rows, and its logits; pruned slots are 0. Weights stay frozen.
+    """The signals of a batch's rows, and its logits; pruned slots are 0.
 
     The caller's `checks` see whether the logits are finite; without `checks`, this function does.
     """
     batch = batch.to(model.device)
-    with ExitStack() as watching, torch.enable_grad():
+    with ExitStack() as watching, torch.inference_mode(False), torch.enable_grad(), as_evaluated(model):
         roots = watching.enter_context(lowest_projections(model, heads))
         watched = {signal: watching.enter_context(signal(model, heads, batch)) for signal in signals}
         inputs = dict(batch.inputs)
         if attention_products in signals:
             watching.enter_context(eager(model))
-            inputs["output_attentions"] = True
+            inputs |= asking_for_attention(model)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             logits = model(**inputs).logits
         if logits.dtype == torch.bfloat16:

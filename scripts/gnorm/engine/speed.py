@@ -29,13 +29,6 @@ class Measured:
     texts: tuple[str, ...] = ()  # what was written after each prompt
 
 
-class Cache(DynamicCache):
-    """Keys and values so far. A layer without heads has none, which must not be mistaken for an empty cache."""
-
-    def get_seq_length(self, layer_idx: int | None = 0) -> int:
-        return max((keys.shape[-2] for keys in self.key_cache if keys.numel()), default=0)
-
-
 class Writer:
     """Greedy continuations of the first tokens of some rows, all at once.
 
@@ -108,7 +101,7 @@ def generate(model: nn.Module, prompts: torch.Tensor, new: int, segments: bool =
 
     With `segments` the model is told that all tokens are of the first segment, which GPT-2 adds as a token.
     """
-    cache, read, written = Cache(), prompts, []
+    cache, read, written = DynamicCache(), prompts, []
     accepted = inspect.signature(model.forward).parameters
     for at in range(prompts.shape[1], prompts.shape[1] + new):
         places = torch.arange(at - read.shape[1], at, device=prompts.device)

@@ -1,4 +1,5 @@
-"""Families of models: one record each, in a module named after it. Nothing outside this folder names a family.
+"""Families of models: one record each, in a module named after it. Nothing outside this folder depends on a
+family's name; the paper's models and the shapes of the benchmark only say which family they are of.
 
 A module has the name of `model_type` in config.json, with `_` for `-`, and sets `FAMILY`, a `Family`.
 Imports neither torch nor transformers, because the Snakefile reads the records too.
@@ -43,7 +44,6 @@ class Layout:
     output: str
     up: tuple[str, ...]  # projections of the feed-forward layer: to its neurons, then the one that gates them, if any
     down: str
-    returns: int = 2  # number of values in the attention module's tuple, 0 for a bare tensor
     counts: tuple[str, ...] = ()  # attributes of the attention module that count heads
     sizes: tuple[str, ...] = ()  # attributes that count columns
     repeats: str = ""  # the attribute that says how often a K/V head is repeated
@@ -82,8 +82,7 @@ class Family:
     decoder: bool = False  # a token attends to itself and to those before it; trained here as a language model
     rotary: bool = False  # positions turn queries and keys in pairs of columns, and have no weights
     positions_after_padding: bool = False  # position ids start after the padding token's id
-    textpruner: bool = False  # TextPruner prunes its heads; this package's own surgery cuts out others
-    reloads: bool = True  # the library rebuilds a pruned model from its configuration
+    textpruner: bool = False  # TextPruner knows it
     scratch: Scratch | None = None  # None if it cannot be trained from scratch here
 
     @property

@@ -13,6 +13,8 @@ FAMILY = Family(
         output="albert_layers.0.attention.dense",
         up=("albert_layers.0.ffn",),
         down="albert_layers.0.ffn_output",
+        counts=("num_attention_heads",),
+        sizes=("all_head_size",),
     ),
     embedding="embedding_size",
     tied="num_hidden_groups",

@@ -11,6 +11,8 @@ LAYOUT = Layout(
     output="attention.output.dense",
     up=("intermediate.dense",),
     down="output.dense",
+    counts=("num_attention_heads",),
+    sizes=("all_head_size",),
 )
 FAMILY = Family(
     name="bert",

@@ -19,7 +19,6 @@ FAMILY = Family(
     key_heads="num_key_value_heads",
     decoder=True,
     rotary=True,
-    reloads=False,
     scratch=Scratch(
         tokenizer=Tokenizer(
             kind="bytes",

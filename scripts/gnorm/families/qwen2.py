@@ -3,4 +3,4 @@
 from gnorm.families import Family
 from gnorm.families.llama import LAYOUT
 
-FAMILY = Family(name="qwen2", layout=LAYOUT, key_heads="num_key_value_heads", decoder=True, rotary=True, reloads=False)
+FAMILY = Family(name="qwen2", layout=LAYOUT, key_heads="num_key_value_heads", decoder=True, rotary=True)

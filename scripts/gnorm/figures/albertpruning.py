@@ -11,6 +11,8 @@ from gnorm.figures.masks import grid, legend, per_layer
 from gnorm.statistics.results import Results
 
 NEEDS = ("heads", "solutions")
+SHOWN = ("columns",)
+ONLY = "tied"
 
 
 def draw(results: Results, settings: dict):

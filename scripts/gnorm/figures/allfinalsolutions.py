@@ -8,6 +8,7 @@ from gnorm.figures.style import panels
 from gnorm.statistics.results import Results
 
 NEEDS = ("heads", "solutions")
+SHOWN = ("columns",)
 
 
 def draw(results: Results, settings: dict):

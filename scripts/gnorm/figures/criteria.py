@@ -11,6 +11,7 @@ from gnorm.statistics.curves import area
 from gnorm.statistics.results import Results, importance
 
 NEEDS = ("criteria",)
+SHOWN = ("columns",)
 
 
 def draw(results: Results, settings: dict):

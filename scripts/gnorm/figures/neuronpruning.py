@@ -7,6 +7,7 @@ from gnorm.figures.pruningresults import drawn
 from gnorm.statistics.results import Results
 
 NEEDS = ("tidy",)
+SHOWN = ("columns", "tasks")
 UNIT = "neurons"
 
 

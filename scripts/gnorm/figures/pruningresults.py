@@ -9,6 +9,7 @@ from gnorm.figures.style import band, legend, look, panels
 from gnorm.statistics.results import Results, curves, over_runs, total_heads
 
 NEEDS = ("tidy",)
+SHOWN = ("columns", "tasks")
 PUBLISHED = "PruningResults"
 
 

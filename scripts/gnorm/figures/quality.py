@@ -14,6 +14,7 @@ from gnorm.statistics.results import Results, curves, over_runs, total_heads
 
 NEEDS = ("tidy",)
 OPTIONAL = ("speeds",)
+SHOWN = ("metrics", "tasks")
 COLUMNS = 4  # panels beside each other; a model starts a row
 
 

@@ -9,6 +9,8 @@ from gnorm.figures.style import BLACK, ORANGE, look, panels
 from gnorm.statistics.results import Results, curves, over_runs
 
 NEEDS = ("tidy",)
+SHOWN = ("columns", "strategy", "tasks")
+ONLY = "published_random"
 PUBLISHED = "RandomPruning"
 
 
@@ -20,7 +22,7 @@ def draw(results: Results, settings: dict):
     figure, axes = panels(len(results.models), settings["columns"])
     for axis, (model, title) in zip(axes, results.models.items(), strict=True):
         trials = tidy[(tidy["model"] == model) & tidy["strategy"].isin(names)]
-        count = trials.groupby(["strategy", "trial"]).ngroups
+        count = trials.groupby(["strategy", "run", "trial"], dropna=False).ngroups
         levels = [(100 * level, group["accuracy"]) for level, group in trials.groupby("fraction_pruned")]
         if levels:
             width = 0.55 * 100 / max(1, len(levels) - 1)

@@ -32,9 +32,11 @@ SPARE = [
     (colour, line, mark) for line in ("-", "--", ":") for colour, mark in zip((SKY, BLACK, GREY), "P*X", strict=True)
 ]
 
+matplotlib.rcdefaults()  # a matplotlibrc of the working directory, or of a user, changes nothing
 matplotlib.rcParams.update(
     {
         "font.size": 9,
+        "text.parse_math": False,  # a $ in a title is one
         "axes.titlesize": 10,
         "axes.spines.top": False,
         "axes.spines.right": False,

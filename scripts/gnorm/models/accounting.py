@@ -12,11 +12,12 @@ def count(module: nn.Module) -> int:
 def modules(model: nn.Module) -> list[tuple[str, int, int]]:
     """List (name, depth, parameters) of the model, its backbone and head, and their parts.
 
-    A head that is tied to the embeddings has no parameters of its own and is left out.
+    A head that is tied to the embeddings has no parameters of its own and is left out. The backbone comes first,
+    though some versions of transformers define a head before it.
     """
     prefix, seen = model.base_model_prefix, set()
     rows = [("model", 0, count(model))]
-    for name, child in model.named_children():
+    for name, child in sorted(model.named_children(), key=lambda named: named[0] != prefix):
         own = {id(p): p.numel() for p in child.parameters() if id(p) not in seen}
         seen |= own.keys()
         if not own:

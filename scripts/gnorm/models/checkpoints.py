@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import inspect
 from collections.abc import Sequence
@@ -14,15 +15,12 @@ import safetensors
 import torch
 import transformers
 from torch import nn
-from transformers.utils import import_utils
-
-import_utils._sklearn_available = False  # unused text generation would import it: one second per job
-
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PretrainedConfig,
     PreTrainedTokenizerBase,
 )
@@ -31,15 +29,24 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from gnorm.devices import device
 from gnorm.errors import UserError
-from gnorm.files import atomic
+from gnorm.files import atomic, refusal
 from gnorm.logs import log
+from gnorm.models import folders, versions
+
+versions.without_scikit_learn()  # before the rest of transformers is imported
 
 if collects:
     gc.enable()
-TRANSFORMERS = transformers.__version__
+GONE = ("pruned_heads", "pruned_neurons", "zeroed_heads", "zeroed_neurons")  # in the configuration of a pruned model
 CLASSES = {"classification": AutoModelForSequenceClassification, "language_model": AutoModelForCausalLM}
+KINDS = {
+    AutoModelForSequenceClassification: MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING,
+}
+SPARE = 2**28  # numbers that a model may have beside its weights: a new head, masks, tables of positions
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
+transformers.logging.disable_progress_bar()
 
 
 def task_of(model: nn.Module | PretrainedConfig) -> str:
@@ -49,49 +56,80 @@ def task_of(model: nn.Module | PretrainedConfig) -> str:
 
 
 def load(
-    folder: str | Path, attention: str = "sdpa", on: torch.device | str | None = None
+    folder: str | Path, attention: str = "sdpa", on: torch.device | str | None = None, pruned: bool = False
 ) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """Load a frozen model in evaluation mode, on the device `on` or the available one, and its tokenizer."""
+    """Load a frozen model in evaluation mode, on the device `on` or the available one, and its tokenizer.
+
+    Weights become float32, and are saved again as they were stored. A model that has lost heads or neurons is refused,
+    unless `pruned`: see `gnorm.models.export`.
+    """
     config = configuration(folder)
-    auto = CLASSES[task_of(config)]
-    kind = auto._model_mapping.get(type(config), None)
-    if attention == "sdpa" and not getattr(kind, "_supports_sdpa", True):
-        attention = "eager"
-    model, new = from_folder(auto, folder, attn_implementation=attention)
+    if not pruned and any(getattr(config, name, None) for name in GONE):
+        raise UserError(f"{folder} has pruned heads or neurons already; start from an unpruned checkpoint")
+    model, new = from_folder(CLASSES[task_of(config)], folder, attention)
     if new:
         raise UserError(_incomplete(folder, config, new))
     tokenizer = load_tokenizer(folder)
     fit(model, tokenizer, str(folder))
+    model.stored_as = getattr(config, versions.DTYPE, None)
     return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
 
 
-def configuration(folder: str | Path) -> PretrainedConfig:
+def configuration(folder: str | Path, **changes) -> PretrainedConfig:
+    """Read a folder's configuration, with `changes` of it, once all of the folder is checked."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
+    folders.vet(folder)
+    folders.check_counts(folder)
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **changes)
     except Exception as error:  # the type of error depends on the damage
         raise UserError(_unreadable(Path(folder), error)) from error
 
 
-def from_folder(auto: type, folder: str | Path, **options) -> tuple[nn.Module, list[str]]:
+def from_folder(auto: type, folder: str | Path, attention: str = "sdpa", **changes) -> tuple[nn.Module, list[str]]:
     """Load a model, and list its weights that the folder lacks or has in another shape: these are random.
 
-    A weight that is tied to a saved one counts as saved.
+    A weight that is tied to a saved one counts as saved. `changes` are those of the configuration.
     """
+    config = configuration(folder, **changes)
+    if attention == "sdpa" and not getattr(KINDS[auto].get(type(config), None), "_supports_sdpa", True):
+        attention = "eager"
+    config.return_dict = True  # outputs are asked for by name
+    # The configuration may name another attention, even one whose code would be downloaded.
+    given = {"attn_implementation": attention, "trust_remote_code": False, versions.DTYPE: torch.float32}
     try:
+        _check_size(auto, config, folder, given)
         model, report = auto.from_pretrained(
             folder,
+            config=config,
             ignore_mismatched_sizes=True,  # or the error would not name the weight
             output_loading_info=True,
             local_files_only=True,
-            trust_remote_code=False,
-            **options,
+            **given,
         )
+    except UserError:
+        raise
     except Exception as error:  # the type of error depends on the damage
         raise UserError(_unreadable(Path(folder), error)) from error
-    lacking = {*report["missing_keys"], *report["mismatched_keys"]}
+    lacking = versions.lacking(report)
     return model, [name for name, _ in model.named_parameters() if name in lacking]
+
+
+def _check_size(auto: type, config: PretrainedConfig, folder: str | Path, given: dict) -> None:
+    """Refuse a configuration of a larger model than the weights can be of, before memory is taken for it.
+
+    A model on the device "meta" has shapes and no numbers. A number takes a byte of the weights at least.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        built = auto.from_config(copy.deepcopy(config), **given)
+    asked = sum(part.numel() for part in (*built.parameters(), *built.buffers()))
+    held = sum(path.stat().st_size for path in folders.weights(folder))
+    if asked > held + SPARE:
+        raise UserError(
+            f"{folder}: config.json is of a model of {asked:,} numbers, and the weights beside it have {held:,} bytes: "
+            "correct it, or take another checkpoint"
+        )
 
 
 def _incomplete(folder: str | Path, config: PretrainedConfig, new: list[str]) -> str:
@@ -136,12 +174,6 @@ def agree(model: nn.Module, tokenizer: PreTrainedTokenizerBase, where: str, any_
     model.config.pad_token_id = tokenizer.pad_token_id
 
 
-def load_plain(folder: str | Path) -> nn.Module:
-    """Load a model as plain transformers does."""
-    auto = CLASSES[task_of(AutoConfig.from_pretrained(folder, local_files_only=True))]
-    return auto.from_pretrained(folder, local_files_only=True).eval()
-
-
 def fuse(model: nn.Module) -> nn.Module:
     """Replace ALBERT's activation by torch's single kernel for the same function, which saves an eighth of the time."""
     for module in model.modules():
@@ -153,22 +185,30 @@ def fuse(model: nn.Module) -> nn.Module:
 
 def _unreadable(folder: Path, error: Exception) -> str:
     """Say why a checkpoint cannot be loaded, and name the damaged file of weights if there is one."""
-    for path in sorted(folder.glob("*.safetensors")):
+    found = folders.weights(folder)
+    if not found:
+        return f"{folder} has no weights (model.safetensors or pytorch_model.bin)"
+    for path in found:
         try:
+            if path.suffix == ".bin":
+                torch.load(path, map_location="meta", weights_only=True)
+                continue
             with safetensors.safe_open(path, "pt"):
                 pass
         except Exception as damage:
+            if path.suffix == ".bin":
+                return refusal(path, damage, "convert it to model.safetensors where you trust it")
             return f"{path} is damaged or cut short ({damage}): copy or download it again"
-    reason = (str(error) or type(error).__name__).splitlines()[0]
-    return f"the model in {folder} cannot be loaded ({reason})"
+    return f"the model in {folder} cannot be loaded ({folders.reason(error)})"
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return versions.read_tokenizer(folder)
+    except UserError:
+        raise
     except Exception as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"the tokenizer in {folder} cannot be loaded ({reason})") from error
+        raise UserError(f"the tokenizer in {folder} cannot be loaded ({folders.reason(error)})") from error
 
 
 def positions(model: nn.Module) -> int:
@@ -179,12 +219,27 @@ def positions(model: nn.Module) -> int:
     return min(table.num_embeddings - (-1 if table.padding_idx is None else table.padding_idx) - 1 for table in tables)
 
 
-def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase, note: str | None = None) -> None:
+    """Save a model and its tokenizer; a `note` becomes the name of an empty tensor beside the weights."""
     if task_of(model) == "language_model":
         model.config.use_cache = True  # for those who generate text with it
     with atomic(folder) as temporary:
-        model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
+        stored = as_stored(model)
+        stored.save_pretrained(temporary, state_dict=stored.state_dict() | ({note: torch.empty(0)} if note else {}))
+        versions.write_tokenizer(temporary, tokenizer)
+        folders.drop_code(temporary)
+
+
+def as_stored(model: nn.Module) -> nn.Module:
+    """Copy a model into the type that its weights were loaded from, if that rounds none of them."""
+    dtype = getattr(model, "stored_as", None)
+    if dtype in (None, model.dtype):
+        return model
+    narrow = copy.deepcopy(model).to(dtype)
+    if all(torch.equal(p, q.to(p.dtype)) for p, q in zip(model.parameters(), narrow.parameters(), strict=True)):
+        return narrow
+    log.warning("some weights are not exact in %s: all are saved as %s", dtype, model.dtype)
+    return model
 
 
 def check_task(model: nn.Module, task: str, classes: Sequence[str]) -> None:
@@ -212,4 +267,14 @@ def check_classes(model: nn.Module, classes: Sequence[str]) -> None:
         raise UserError(
             f"the model has {model.config.num_labels} classes, the dataset lists {len(classes)} "
             f"({', '.join(classes)}): put `classes:` in the order of the model's outputs"
+        )
+    own = [str(model.config.id2label[i]) for i in range(len(classes))]
+    places = {name.casefold(): i for i, name in enumerate(own)} | {name: i for i, name in enumerate(own)}
+    numbers = {name.removeprefix("LABEL_"): i for i, name in enumerate(own)}
+    if {*own} == {f"LABEL_{number}" for number in numbers} and {*classes} == {*numbers}:  # nobody has named them
+        places |= numbers
+    if any(places.get(name, places.get(name.casefold(), i)) != i for i, name in enumerate(classes)):
+        raise UserError(
+            f"the model's classes are {', '.join(own)} (id2label of its config.json), the dataset lists "
+            f"{', '.join(classes)}: put `classes:` in the model's order"
         )

@@ -1,9 +1,9 @@
-"""Pruned models as folders that plain transformers loads, with the same outputs.
+"""Pruned models as folders, in two forms.
 
-Where the library rebuilds a pruned model from its configuration, the folder holds the remaining weights. Where it
-cannot (Llama, Qwen2; GPT-2 and DistilBERT with a layer that has no heads; neurons, in any family), the folder has
-the unpruned shapes with zeros for the removed weights. `zeroed_heads` and `zeroed_neurons` in its configuration
-list them, and `load` cuts them out again.
+A compact folder holds the weights that are left, and its `config.json` lists what is gone as `pruned_heads` and
+`pruned_neurons`. Plain transformers loads it after `import gnorm.hf`. A dense folder holds the unpruned shapes with
+zeros for what is gone, listed as `zeroed_heads` and `zeroed_neurons`: it loads everywhere, and is no smaller. `load`
+reads both, and what earlier releases of this project wrote.
 """
 
 from __future__ import annotations
@@ -19,26 +19,24 @@ from transformers.pytorch_utils import Conv1D
 from gnorm.models import checkpoints, surgery
 from gnorm.models.heads import HeadMap, head_map, pruned_heads
 from gnorm.models.neurons import neuron_map, pruned_neurons, set_pruned
+from gnorm.models.rebuild import NOTE, is_pruned, rebuilding
 from gnorm.models.slots import Repeated, projection
 
 
-def as_it_is(model: nn.Module, heads: HeadMap) -> bool:
-    """Whether plain transformers rebuilds the model in its pruned shapes."""
-    return _heads_reload(model, heads) and not pruned_neurons(model)
+def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write a compact folder."""
+    checkpoints.save(folder, model, tokenizer, note=NOTE if is_pruned(model.config) else None)
 
 
-def _heads_reload(model: nn.Module, heads: HeadMap) -> bool:
-    kept = heads.kept(model)
-    return bool(kept.all() or heads.textpruner or (heads.reloads and kept.any(1).all()))
-
-
-def save(folder: str | Path, model: nn.Module, heads: HeadMap, tokenizer: PreTrainedTokenizerBase) -> None:
-    checkpoints.save(folder, model if as_it_is(model, heads) else with_zeros(model, heads), tokenizer)
+def save_dense(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write a dense folder."""
+    checkpoints.save(folder, with_zeros(model), tokenizer)
 
 
 def load(folder: str | Path, **options) -> tuple[nn.Module, HeadMap, PreTrainedTokenizerBase]:
-    """Load what `save` wrote and cut out all that was pruned; `options` are those of `checkpoints.load`."""
-    model, tokenizer = checkpoints.load(folder, **options)
+    """Load a pruned model with all that is gone cut out; `options` are those of `checkpoints.load`."""
+    with rebuilding():
+        model, tokenizer = checkpoints.load(folder, pruned=True, **options)
     heads, zeroed = head_map(model), getattr(model.config, "zeroed_heads", {})
     surgery.prune(model, heads, [(int(row), head) for row, gone in zeroed.items() for head in gone])
     model.config.zeroed_heads = {}
@@ -49,18 +47,25 @@ def load(folder: str | Path, **options) -> tuple[nn.Module, HeadMap, PreTrainedT
     return model, heads, tokenizer
 
 
-def with_zeros(model: nn.Module, heads: HeadMap) -> nn.Module:
-    """Copy a pruned model into shapes that the library builds, with zeros for the removed weights."""
+def as_plain(folder: str | Path) -> nn.Module:
+    """Load either folder as transformers does after `import gnorm.hf`."""
+    auto = checkpoints.CLASSES[checkpoints.task_of(checkpoints.configuration(folder))]
+    with rebuilding():
+        return checkpoints.from_folder(auto, folder)[0].eval()
+
+
+def with_zeros(model: nn.Module) -> nn.Module:
+    """Copy a pruned model into unpruned shapes, with zeros for the removed weights."""
     model = copy.deepcopy(model)
-    if not _heads_reload(model, heads):
-        _zero_heads(model, heads)
+    if any(pruned_heads(model).values()):
+        _zero_heads(model, head_map(model))
     if pruned_neurons(model):
         _zero_neurons(model)
     return model.requires_grad_(False)
 
 
 def _zero_heads(model: nn.Module, heads: HeadMap) -> None:
-    """Restore the unpruned shapes of a model that lost heads by this package's own surgery."""
+    """Restore the unpruned shapes of a model that lost heads."""
     kept = heads.kept(model)
     for row, block in enumerate(heads.blocks):
         if kept[row].all():
@@ -78,8 +83,7 @@ def _zero_heads(model: nn.Module, heads: HeadMap) -> None:
                 setattr(attention, heads.repeats, heads.share)
         _spread(projection(model, block.output), own, outputs=False)
         for name, amount in heads.counts.items():
-            setattr(attention, name, getattr(attention, name) + int((~kept[row]).sum()) * amount)
-        surgery.give_back_class(attention)
+            setattr(attention, name, heads.heads * amount)
     model.config.zeroed_heads = dict(pruned_heads(model))
     pruned_heads(model).clear()
 

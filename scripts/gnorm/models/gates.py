@@ -37,6 +37,8 @@ class Gates:
             if not values.requires_grad and bool((values == 1).all()):
                 return None
             kept = places_of(self.heads.kept(self.model)[row], values.device)
+            if not len(kept):  # nothing reads what a block without slots gives
+                return None
             gate = values[kept].repeat_interleave(self.heads.width)
             gate = gate.to(args[0].device, args[0].dtype, non_blocking=True)
             return (args[0] * gate, *args[1:])

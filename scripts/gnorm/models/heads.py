@@ -10,7 +10,7 @@ each family's modules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 from torch import nn
@@ -22,6 +22,7 @@ from gnorm.errors import UserError
 from gnorm.models.slots import SlotMap, projection
 
 PARTS = ("query", "key", "value", "output")
+FORMER = ("returns", "reloads")  # fields that maps in configurations of earlier releases may have
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,7 @@ class HeadMap(SlotMap):
     # the amount a slot adds to each, and the one that says how often a K/V head is repeated.
     counts: Mapping[str, int] = field(default_factory=dict)
     repeats: str = ""
-    returns: int = 2  # number of values in the attention module's tuple, 0 for a bare tensor
-    textpruner: bool = False  # TextPruner knows the family
-    reloads: bool = False  # the library rebuilds a pruned model from its configuration
+    textpruner: bool = False  # TextPruner removes its heads
 
     def __post_init__(self):
         object.__setattr__(self, "inner", self.inner or 4 * self.hidden)
@@ -87,7 +86,7 @@ class HeadMap(SlotMap):
     def kept(self, model: nn.Module) -> torch.Tensor:
         mask = torch.ones(self.shape, dtype=torch.bool)
         for row, pruned in pruned_heads(model).items():
-            mask[int(row), list(pruned)] = False
+            mask[row, list(pruned)] = False
         return mask
 
     def to_slots(self, per_layer: torch.Tensor) -> torch.Tensor:
@@ -125,9 +124,10 @@ class HeadMap(SlotMap):
 def pruned_heads(model: nn.Module) -> dict[int, list[int]]:
     """Pruned heads by row, stored in the configuration, or in the model if it has none."""
     keeper = getattr(model, "config", model)
-    if not hasattr(keeper, "pruned_heads"):
-        keeper.pruned_heads = {}
-    return keeper.pruned_heads
+    gone = getattr(keeper, "pruned_heads", {})
+    if not hasattr(keeper, "pruned_heads") or any(isinstance(row, str) for row in gone):  # as JSON has them
+        keeper.pruned_heads = gone = {int(row): list(slots) for row, slots in gone.items()}
+    return gone
 
 
 def head_map(model: nn.Module) -> HeadMap:
@@ -139,12 +139,13 @@ def head_map(model: nn.Module) -> HeadMap:
     """
     config = model.config
     if getattr(config, "head_map", None):
-        return _stored(config.head_map)
+        return _in_body(model, _stored(config.head_map))
     family = families.find(config.model_type)
     if family is None:
         known = ", ".join(families.names())
         raise UserError(
-            f"no head map for model type {config.model_type!r} (known: {known}): gnorm.models.search may find one"
+            f"no head map for model type {config.model_type!r} (known: {known}): "
+            "gnorm.models.search.find(model) looks for its heads"
         )
     layout, placed = family.layout, places(model)
     parts = ("attention", *PARTS)
@@ -163,9 +164,7 @@ def head_map(model: nn.Module) -> HeadMap:
         causal=family.decoder,
         counts=dict.fromkeys(layout.counts, 1) | dict.fromkeys(layout.sizes, slots["width"]),
         repeats=layout.repeats,
-        returns=layout.returns,
         textpruner=family.textpruner,
-        reloads=family.reloads,
         **slots,
     )
 
@@ -200,11 +199,23 @@ def keep(model: nn.Module, heads: HeadMap) -> None:
 
 def _stored(values: dict) -> HeadMap:
     try:
+        values = {key: value for key, value in values.items() if key not in FORMER}
         blocks = tuple(Block(**{**block, "layers": tuple(block["layers"])}) for block in values["blocks"])
         return HeadMap(**{**values, "blocks": blocks, "layer_names": tuple(values.get("layer_names", ()))})
     except (AttributeError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"head_map in config.json is no HeadMap ({reason}): write it with heads.keep") from error
+
+
+def _in_body(model: nn.Module, heads: HeadMap) -> HeadMap:
+    """Rename the modules of a map of a whole model, if this is its body alone."""
+    prefix = f"{getattr(model, 'base_model_prefix', '')}."
+    if getattr(model, prefix[:-1], model) is not model or not heads.blocks[0].attention.startswith(prefix):
+        return heads
+    parts = ("attention", *PARTS)
+    blocks = (replace(b, **{part: getattr(b, part).removeprefix(prefix) for part in parts}) for b in heads.blocks)
+    names = tuple(name.removeprefix(prefix) for name in heads.layer_names)
+    return replace(heads, blocks=tuple(blocks), layer_names=names)
 
 
 def prune_by(model: nn.Module) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 from gnorm import families
 from gnorm.errors import UserError
 from gnorm.logs import log
-from gnorm.models.heads import HeadMap, head_map, keep, pruned_heads
+from gnorm.models.heads import HeadMap, head_map, keep
 
 
 def take(model: nn.Module, entry: Mapping[str, Any], attention: str = "") -> HeadMap:
@@ -19,8 +19,6 @@ def take(model: nn.Module, entry: Mapping[str, Any], attention: str = "") -> Hea
 
     `entry` is the suite's; `attention` names the settings that need attention weights.
     """
-    if any(pruned_heads(model).values()) or getattr(model.config, "zeroed_heads", None):
-        raise UserError(f"{entry['path']} has pruned heads already; start from an unpruned checkpoint")
     unit = entry.get("prune_by")
     if unit:
         model.config.prune_by = unit  # kept in the configuration, where every job reads it

@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 
 from gnorm import families
 from gnorm.errors import UserError
-from gnorm.models.heads import head_map, neurons_of, places
+from gnorm.models.heads import HeadMap, neurons_of, places
 from gnorm.models.slots import SlotMap
 
 
@@ -100,6 +100,6 @@ def neuron_map(model: nn.Module, group: int) -> NeuronMap:
     return NeuronMap(blocks, neurons // group, group, hidden, tuple(placed))
 
 
-def slot_map(model: nn.Module, strategy: Mapping[str, Any]) -> SlotMap:
-    """Map the slots that a strategy prunes."""
-    return neuron_map(model, strategy["group"]) if strategy.get("unit") == "neurons" else head_map(model)
+def slot_map(model: nn.Module, heads: HeadMap, strategy: Mapping[str, Any]) -> SlotMap:
+    """Map the slots that a strategy prunes: the model's heads or its neurons."""
+    return neuron_map(model, strategy["group"]) if strategy.get("unit") == "neurons" else heads

@@ -8,7 +8,6 @@ to no others. Closing its gate and cutting it out must give the same outputs as 
 from __future__ import annotations
 
 import copy
-import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from gnorm.logs import log
 from gnorm.models import surgery
 from gnorm.models.heads import PARTS, Block, HeadMap, prune_by, slots_of
 from gnorm.models.slots import eager, reused
+from gnorm.models.versions import asking_for_attention
 
 NAMES = {
     "query": ("q", "query", "q_proj", "q_lin", "query_proj", "wq", "to_q"),
@@ -38,7 +38,7 @@ TRIED = 6  # heads of a layer, and layers, at most
 HELP = (
     "describe it in a HeadMap: of each layer the names of its attention module and of its projections of Q, K, V "
     "and O, the number of heads and their width; heads.keep(model, heads) and model.save_pretrained(folder) give it to "
-    "the workflow (docs/own-model.md)"
+    "the workflow (docs/models.md)"
 )
 
 
@@ -80,7 +80,7 @@ def gives_attention(model: nn.Module, heads: HeadMap) -> bool:
     handles = [model.get_submodule(block.attention).register_forward_hook(look) for block in heads.blocks]
     try:
         with eager(model):
-            _logits(model, inputs | {"output_attentions": True})
+            _logits(model, inputs | asking_for_attention(model))
     finally:
         for handle in handles:
             handle.remove()
@@ -89,7 +89,13 @@ def gives_attention(model: nn.Module, heads: HeadMap) -> bool:
 
 def _row(model: nn.Module) -> dict[str, torch.Tensor]:
     """Make a row of tokens to run a model on."""
-    ids = torch.randint(model.config.vocab_size, (1, 9), generator=torch.Generator().manual_seed(0)).to(model.device)
+    vocabulary = getattr(model.config, "vocab_size", None)
+    if vocabulary is None:
+        raise UserError(
+            f"a model of type {model.config.model_type!r} reads no text (its configuration has no vocab_size): only "
+            "models that read tokens can be scored"
+        )
+    ids = torch.randint(vocabulary, (1, 9), generator=torch.Generator().manual_seed(0)).to(model.device)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
@@ -119,7 +125,7 @@ def _guess(model: nn.Module) -> HeadMap:
     repeats = next((name for name in REPEATS if hasattr(attention, name)), "")
     if slots.get("share", 1) > 1 and not repeats:
         raise NotFound(f"{blocks[0].attention} has none of {', '.join(REPEATS)}: prune_by: group may do")
-    return HeadMap(blocks, hidden=config.hidden_size, repeats=repeats, reloads=False, **slots)
+    return HeadMap(blocks, hidden=config.hidden_size, repeats=repeats, **slots)
 
 
 def _block(model: nn.Module, name: str, module: nn.Module, count: int) -> tuple[Block, int, int] | None:
@@ -127,16 +133,16 @@ def _block(model: nn.Module, name: str, module: nn.Module, count: int) -> tuple[
     own = {child: m for child, m in module.named_children() if isinstance(m, (nn.Linear, Conv1D))}
     names = {part: next((n for n in NAMES[part] if n in own), None) for part in ("query", "key", "value", "fused")}
     if all(names[part] for part in ("query", "key", "value")):
-        queries, keys, values = (_columns(own[names[part]]) for part in ("query", "key", "value"))
+        queries, keys, values = (surgery.columns_of(own[names[part]]) for part in ("query", "key", "value"))
         if keys != values:
             return None
         sources = [f"{name}.{names[part]}" for part in ("query", "key", "value")]
         output = _output(model, name, queries)
     elif names["fused"]:
         # Q has as many columns as O takes; K and V share the rest.
-        everything = _columns(own[names["fused"]])
+        everything = surgery.columns_of(own[names["fused"]])
         output = _output(model, name, None)
-        queries = _columns(model.get_submodule(output), outputs=False) if output else 0
+        queries = surgery.columns_of(model.get_submodule(output), outputs=False) if output else 0
         keys = (everything - queries) // 2
         if keys <= 0 or queries + 2 * keys != everything:
             return None
@@ -146,10 +152,6 @@ def _block(model: nn.Module, name: str, module: nn.Module, count: int) -> tuple[
     if output is None or queries % count:
         return None
     return Block(name, *sources, output, layers=()), queries, keys
-
-
-def _columns(module: nn.Module, outputs: bool = True) -> int:
-    return module.weight.shape[0 if outputs != isinstance(module, Conv1D) else 1]
 
 
 def _output(model: nn.Module, name: str, size: int | None) -> str | None:
@@ -165,7 +167,7 @@ def _output(model: nn.Module, name: str, size: int | None) -> str | None:
                 and isinstance(module, (nn.Linear, Conv1D))
                 and (len(words) == 1 or place == parent)
                 and words[-1] in NAMES["output"]
-                and (size is None or _columns(module, outputs=False) == size)
+                and (size is None or surgery.columns_of(module, outputs=False) == size)
             ):
                 return full
     return None
@@ -269,7 +271,7 @@ def _check_names(model, heads: HeadMap) -> None:
         for name in (*block.projections, block.output):
             if not isinstance(modules[name], (nn.Linear, Conv1D)):
                 raise NotFound(f"{name} is a {type(modules[name]).__name__}, not a linear layer")
-        if (columns := _columns(modules[block.output])) != heads.hidden:
+        if (columns := surgery.columns_of(modules[block.output])) != heads.hidden:
             raise NotFound(f"{block.output} gives {columns} columns, not the {heads.hidden} of `hidden`")
     if wrong := [name for name in heads.layer_names if name not in modules]:
         raise NotFound(f"it has no module {wrong[0]}, which `layer_names` lists")
@@ -374,27 +376,14 @@ def _structural(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> 
     cases = [[slot] for slot in (slots[0], slots[-1])]
     cases += [[(slots[-1][0], head) for head in range(heads.heads)], slots]
     guesses = [*([dict(heads.counts)] if heads.counts else []), counts | sizes, counts, sizes, {}]
-    returned = _returned(model, attention, inputs)
-    numbers = (2, 1) if returned == 1 else (returned,)  # one value may become two when attention is asked for
     reasons = []
-    for guess, number in itertools.product(guesses, numbers):
-        trial = replace(heads, counts=guess, returns=number)
+    for guess in guesses:
+        trial = replace(heads, counts=guess)
         reason = next(filter(None, (_miscut(model, trial, inputs, case) for case in cases)), None)
         if reason is None:
             return trial
         reasons.append(reason)  # the first reason is that of the likeliest guess
     raise NotFound(f"heads cannot be cut out of {heads.blocks[0].attention} with the same outputs ({reasons[0]})")
-
-
-def _returned(model, attention: nn.Module, inputs) -> int:
-    """Count the values that the attention module returns, 0 for a bare tensor."""
-    seen: list[int] = []
-    handle = attention.register_forward_hook(lambda _m, _a, out: seen.append(len(out) if isinstance(out, tuple) else 0))
-    try:
-        _logits(model, inputs)
-    finally:
-        handle.remove()
-    return seen[0]
 
 
 def _miscut(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> str | None:

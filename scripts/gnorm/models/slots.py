@@ -15,6 +15,8 @@ from functools import lru_cache
 import torch
 from torch import nn
 
+LayerOutput = torch.Tensor | tuple[torch.Tensor]  # layers return hidden states, bare or first in a tuple
+
 
 class SlotMap(ABC):
     """Rows of slots: a row is a block of weights, a slot is `width` input columns of the output projection.
@@ -59,11 +61,11 @@ class Repeated(nn.Module):
 
     def __init__(self, inner: nn.Module, blocks: list[int], width: int):
         super().__init__()
-        self.inner, self.width = inner, width
-        self.register_buffer("blocks", torch.tensor(blocks, device=inner.weight.device), persistent=False)
+        self.inner, self.width, self.blocks = inner, width, blocks
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.inner(hidden).unflatten(-1, (-1, self.width)).index_select(-2, self.blocks).flatten(-2)
+        own = self.inner(hidden).unflatten(-1, (-1, self.width)).unbind(-2)
+        return torch.cat([own[block] for block in self.blocks], -1)
 
 
 def places_of(kept: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -103,19 +105,49 @@ def eager(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def as_evaluated(model: nn.Module) -> Iterator[None]:
+    """Run a model without dropout or recomputed layers and with frozen weights; then give it back as it was."""
+    training = [module for module in model.modules() if module.training]
+    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    for module in training:
+        module.training = False
+    for weight in learning:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+        for weight in learning:
+            weight.requires_grad_()
+
+
+@contextmanager
 def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iterator[list[torch.Tensor]]:
     """Start the graph at the lowest projections with a slot, from row `first` on; weights are frozen."""
     roots: list[torch.Tensor] = []
+    lowest: set[nn.Module] = set()  # projections of the block that runs first, until each has run
 
-    def start(_module, _args, output):
-        if not output.requires_grad:
-            roots.append(output.requires_grad_())
+    def begin(row: int):
+        def start(module, _args, output):
+            if not roots:
+                lowest.update(projection(model, name) for name in heads.blocks[row].projections)
+            if not output.requires_grad:
+                roots.append(output.requires_grad_())
+            elif module in lowest:  # a hook has asked for gradients below
+                roots.append(output)
+            lowest.discard(module)
+
+        return start
 
     kept = heads.kept(model)
-    names = [
-        name for row, block in enumerate(heads.blocks) if row >= first and kept[row].any() for name in block.projections
-    ]
-    handles = [projection(model, name).register_forward_hook(start) for name in dict.fromkeys(names)]
+    rows = {
+        projection(model, name): row
+        for row, block in enumerate(heads.blocks)
+        if row >= first and kept[row].any()
+        for name in block.projections
+    }
+    handles = [module.register_forward_hook(begin(row)) for module, row in rows.items()]
     try:
         yield roots
     finally:
@@ -125,7 +157,7 @@ def lowest_projections(model: nn.Module, heads: SlotMap, first: int = 0) -> Iter
 
 @contextmanager
 def reused(
-    model: nn.Module, heads: SlotMap, stored: dict[int, torch.Tensor], kept_layers: Sequence[int]
+    model: nn.Module, heads: SlotMap, stored: dict[int, LayerOutput], kept_layers: Sequence[int]
 ) -> Iterator[None]:
     """Skip the layers up to the last one whose output is in `stored`; store the outputs of the others.
 
@@ -133,12 +165,18 @@ def reused(
     """
     last = max(stored, default=-1)
     layers = [model.get_submodule(name) for name in heads.layer_names] if kept_layers else []
-    for layer in range(last + 1):
-        # Only the last one's output is read; those below pass their inputs on.
-        output = stored[layer] if layer == last else None
-        layers[layer].forward = lambda hidden, *_a, output=output, **_k: (hidden if output is None else output,)
+
+    def passed(hidden: torch.Tensor, *_args, **_keywords) -> LayerOutput:
+        return hidden if isinstance(stored[last], torch.Tensor) else (hidden,)
+
+    for layer in range(last):  # only the last one's output is read
+        layers[layer].forward = passed
+    if last >= 0:
+        layers[last].forward = lambda *_args, **_keywords: stored[last]
     handles = [
-        layers[layer].register_forward_hook(lambda _m, _a, out, layer=layer: stored.update({layer: out[0]}))
+        layers[layer].register_forward_hook(
+            lambda _m, _a, out, layer=layer: stored.update({layer: out if isinstance(out, torch.Tensor) else out[:1]})
+        )
         for layer in kept_layers
         if layer > last
     ]

@@ -1,56 +1,62 @@
-"""Removing heads or neurons: structurally, or by a gate that gives the same outputs."""
+"""Removing heads or neurons: structurally, or by a gate that gives the same outputs.
+
+A block may lose all its heads. Its attention module then runs on one head of zeros, whose output its output
+projection does not read: so the module's own code, its cache of keys and values, and what it adds or normalizes
+stay what they are.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 
 import torch
-import transformers
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from gnorm.models.gates import Gates, Slot
-from gnorm.models.heads import HeadMap, pruned_heads
+from gnorm.models.heads import HeadMap, head_map, pruned_heads
 from gnorm.models.neurons import NeuronMap, pruned_neurons, set_pruned
 from gnorm.models.slots import Repeated, SlotMap, projection
-
-_verbosity = transformers.logging.get_verbosity()
-from textpruner import GeneralConfig, TransformerPruner  # noqa: E402
-
-transformers.logging.set_verbosity(_verbosity)  # importing TextPruner turns it up to INFO
+from gnorm.models.versions import quiet, remember_pruned
 
 
 def prune(model: nn.Module, heads: SlotMap, slots: Iterable[Slot]) -> None:
-    """Cut the slots' rows and columns out of the projections: heads with TextPruner where it knows the family.
+    """Cut the slots' rows and columns out of the projections: heads with TextPruner where the map says so.
 
     A block may lose all its slots. The new projections are frozen and keep the dtype and the hooks of the old ones, so
     gates stay in place.
     """
-    mask = torch.ones(heads.shape)
+    kept = heads.kept(model)
+    after = kept.clone()
     for row, head in slots:
-        mask[row, head] = 0
-    if heads.textpruner:
-        _prune_with_textpruner(model, mask)
+        after[row, head] = False
+    if heads.textpruner and not torch.equal(kept, after):
+        _prune_with_textpruner(model, (after | ~kept).float())  # a head that is gone cannot go again
     else:
-        before = heads.kept(model)
-        after = before & mask.bool()
-        cut = _cut_neurons if isinstance(heads, NeuronMap) else _cut_heads
-        for row in (before != after).any(1).nonzero().flatten().tolist():
-            cut(model, heads, row, before[row], after[row])
+        cut(model, heads, kept, after)
     model.requires_grad_(False)
 
 
+def cut(model: nn.Module, heads: SlotMap, before: torch.Tensor, after: torch.Tensor) -> None:
+    """Leave the slots `after` of the slots that the model's weights have `before`."""
+    one = _cut_neurons if isinstance(heads, NeuronMap) else _cut_heads
+    for row in (before != after).any(1).nonzero().flatten().tolist():
+        one(model, heads, row, before[row], after[row])
+
+
 def _prune_with_textpruner(model: nn.Module, mask: torch.Tensor) -> None:
+    with quiet():
+        from textpruner import GeneralConfig, TransformerPruner
+
     parameter, before = next(model.parameters()), dict(model.named_modules())
     default = torch.get_default_dtype()
-    torch.set_default_dtype(parameter.dtype)  # the projections are rebuilt in the default dtype
+    torch.set_default_dtype(parameter.dtype)  # transformers 4 rebuilds the projections in the default dtype
     try:
         # Any existing folder will do: TextPruner makes its output folder even when it saves nothing.
         general = GeneralConfig(use_device=str(parameter.device), output_dir=".")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), prunable(model):
             warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a block without heads
             TransformerPruner(model, general_config=general).prune(head_mask=mask, save_model=False)
     finally:
@@ -61,46 +67,71 @@ def _prune_with_textpruner(model: nn.Module, mask: torch.Tensor) -> None:
             vars(module).update({key: hooks for key, hooks in vars(before[name]).items() if "hook" in key})
 
 
+@contextmanager
+def prunable(model: nn.Module) -> Iterator[None]:
+    """Give a model's body the method `prune_heads` that TextPruner calls, where transformers does not have it."""
+    body, heads = getattr(model, model.base_model_prefix, model), head_map(model)
+    if hasattr(body, "prune_heads"):
+        yield
+        return
+
+    def prune_heads(gone: Mapping[int, Iterable[int]]) -> None:
+        before = heads.kept(model)
+        after = before.clone()
+        for row, slots in gone.items():
+            after[row, list(slots)] = False
+        cut(model, heads, before, after)
+
+    body.prune_heads = prune_heads
+    try:
+        yield
+    finally:
+        del body.prune_heads
+
+
 def _cut_heads(model: nn.Module, heads: HeadMap, row: int, before: torch.Tensor, after: torch.Tensor) -> None:
     """Leave the slots `after` of those that a row had `before`."""
     block, attention = heads.blocks[row], model.get_submodule(heads.blocks[row].attention)
     own = after[before].repeat_interleave(heads.width)
     used, repeated = heads.sharing(after)
     shared = torch.tensor([group in used for group in heads.sharing(before)[0]]).repeat_interleave(heads.key_width)
+    computed = max(int(after.sum()), 1)
     for name, parts in block.sources:
-        _keep(projection(model, name), torch.cat([(own, shared, shared)[part] for part in parts]), outputs=True)
-    _keep(projection(model, block.output), own, outputs=False)
+        zeros = sum((heads.width, heads.key_width, heads.key_width)[part] for part in parts)
+        keep_columns(projection(model, name), torch.cat([(own, shared, shared)[part] for part in parts]), True, zeros)
+    keep_columns(projection(model, block.output), own, outputs=False)
     if heads.share > 1:  # groups of unequal size: K and V are repeated here and no longer by the attention module
         for name in (block.key, block.value):
-            model.set_submodule(name, Repeated(projection(model, name), repeated, heads.key_width))
+            model.set_submodule(name, Repeated(projection(model, name), repeated or [0], heads.key_width))
         setattr(attention, heads.repeats, 1)
-    gone = (before & ~after).nonzero().flatten().tolist()
     for name, amount in heads.counts.items():
-        setattr(attention, name, getattr(attention, name) - len(gone) * amount)
-    if not after.any():
-        attention.__class__ = _without_heads(type(attention))
-        inside = block.output.startswith(f"{block.attention}.")
-        attention.output_name = block.output.removeprefix(f"{block.attention}.") if inside else None
-        attention.returned = heads.returns
-    pruned_heads(model)[row] = sorted([*pruned_heads(model).get(row, []), *gone])
+        setattr(attention, name, computed * amount)
+    gone = (before & ~after).nonzero().flatten().tolist()
+    remember_pruned(model, block.attention, gone)
+    pruned_heads(model)[row] = sorted({*pruned_heads(model).get(row, []), *gone})
 
 
 def _cut_neurons(model: nn.Module, neurons: NeuronMap, row: int, before: torch.Tensor, after: torch.Tensor) -> None:
     block, columns = neurons.blocks[row], after[before].repeat_interleave(neurons.width)
     for name in block.up:
-        _keep(model.get_submodule(name), columns, outputs=True)
-    _keep(model.get_submodule(block.output), columns, outputs=False)
+        keep_columns(model.get_submodule(name), columns, outputs=True)
+    keep_columns(model.get_submodule(block.output), columns, outputs=False)
     gone = (~after).repeat_interleave(neurons.width).nonzero().flatten().tolist()
     set_pruned(model, pruned_neurons(model) | {row: gone})
 
 
-def _keep(module: nn.Module, columns: torch.Tensor, outputs: bool) -> None:
-    """Cut a projection to some of its output or input columns."""
+def keep_columns(module: nn.Module, columns: torch.Tensor, outputs: bool, zeros: int = 0) -> None:
+    """Cut a projection to some of its output or input columns; one without outputs gives `zeros` columns of zeros."""
     along = 0 if outputs != isinstance(module, Conv1D) else 1
     module.weight = nn.Parameter(_parts(module.weight.data, along, columns))
     if outputs and module.bias is not None:
         module.bias = nn.Parameter(_parts(module.bias.data, 0, columns))
-    set_size(module, int(columns.sum()), outputs)
+    set_size(module, int(columns.sum()), outputs, zeros)
+
+
+def columns_of(module: nn.Module, outputs: bool = True) -> int:
+    """Count a projection's output or input columns."""
+    return module.weight.shape[0 if outputs != isinstance(module, Conv1D) else 1]
 
 
 def _parts(tensor: torch.Tensor, along: int, wanted: torch.Tensor) -> torch.Tensor:
@@ -113,48 +144,53 @@ def _parts(tensor: torch.Tensor, along: int, wanted: torch.Tensor) -> torch.Tens
     return torch.cat(parts, along) if parts else tensor.narrow(along, 0, 0).clone()
 
 
-def set_size(module: nn.Module, size: int, outputs: bool) -> None:
-    """Set a projection's own record of its number of output or input columns."""
-    names = ("nf", "nx") if isinstance(module, Conv1D) else ("out_features", "in_features")
+class Empty:
+    """A projection that has lost all its output columns, or all its input columns."""
+
+    zeros = 0  # columns of zeros that it gives
+    whole: type[nn.Module]  # its class before
+
+
+class NoOutputs(Empty):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden.new_zeros(*hidden.shape[:-1], self.zeros)
+
+
+class NoInputs(Empty):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        along = 1 if isinstance(self, Conv1D) else 0
+        given = hidden.new_zeros(self.weight.shape[along]) if self.bias is None else self.bias
+        return given.expand(*hidden.shape[:-1], -1)
+
+
+# Classes at the top of a module, so that models can be pickled.
+class LinearNoOutputs(NoOutputs, nn.Linear):
+    pass
+
+
+class LinearNoInputs(NoInputs, nn.Linear):
+    pass
+
+
+class Conv1DNoOutputs(NoOutputs, Conv1D):
+    pass
+
+
+class Conv1DNoInputs(NoInputs, Conv1D):
+    pass
+
+
+def set_size(module: nn.Module, size: int, outputs: bool, zeros: int = 0) -> None:
+    """Set a projection's own record of its number of output or input columns, and its class where that is 0."""
+    transposed = isinstance(module, Conv1D)
+    names = ("nf", "nx") if transposed else ("out_features", "in_features")
     setattr(module, names[0] if outputs else names[1], size)
-    if isinstance(module, Conv1D) and not outputs:
-        module.__class__ = Conv1D if size else _BiasAlone
-
-
-class _BiasAlone(Conv1D):
-    """A `Conv1D` without inputs; its parent's forward cannot reshape a tensor of no columns."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.bias.expand(*x.shape[:-1], self.nf)
-
-
-@cache
-def _without_heads(kind: type[nn.Module]) -> type[nn.Module]:
-    """Make the class of an attention module that has lost its last head.
-
-    It returns the output projection's bias, if the module holds that projection, or else no columns.
-    Most attention code cannot reshape a tensor of no heads.
-    """
-
-    def forward(self, *args, **kwargs):
-        hidden = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
-        rows, length, _ = hidden.shape
-        if self.output_name is None:
-            left = hidden.new_empty(rows, length, 0)
-        else:
-            bias = self.get_submodule(self.output_name).bias
-            left = torch.zeros_like(hidden) if bias is None else bias.expand_as(hidden)
-        matrix = hidden.new_empty(rows, 0, length, length)
-        return (left, matrix, *[None] * self.returned)[: self.returned] if self.returned else left
-
-    return type(f"{kind.__name__}WithoutHeads", (kind,), {"forward": forward, "with_heads": kind})
-
-
-def give_back_class(attention: nn.Module) -> None:
-    """Undo `_without_heads` for a module that has heads again."""
-    if hasattr(attention, "with_heads"):
-        attention.__class__ = attention.with_heads
-        del attention.output_name, attention.returned
+    if isinstance(module, Empty):
+        module.__class__ = module.whole
+    if not size:
+        module.whole, module.zeros = type(module), zeros
+        classes = (Conv1DNoOutputs, Conv1DNoInputs) if transposed else (LinearNoOutputs, LinearNoInputs)
+        module.__class__ = classes[0] if outputs else classes[1]
 
 
 def remove_closed(gates: Gates) -> list[Slot]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
+from gnorm.shown import in_markdown, markdown_table
+
 
 def markdown(table: pd.DataFrame, machines: dict[str, str], repeats: int, evaluated: int) -> str:
     """Write one section per part, in the order measured."""
-    measured = "\n".join(f"- {what}: {machine}." for what, machine in machines.items())
+    measured = "\n".join(f"- {what}: {in_markdown(machine)}." for what, machine in machines.items())
     text = [
         "# Benchmark\n",
         f"Measured by `make bench`, medians of at least {repeats} repeats taken by turns; low and high "
@@ -30,7 +32,7 @@ def markdown(table: pd.DataFrame, machines: dict[str, str], repeats: int, evalua
         right = ["right" if c in ("value", "low", "high") else "left" for c in shown]
         text += [
             f"## {section.capitalize()}\n",
-            shown.to_markdown(index=False, colalign=right, disable_numparse=True),
+            markdown_table(shown, right),
             "",
         ]
     return "\n".join(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gnorm.shown import in_markdown
+
 
 @dataclass(frozen=True)
 class Point:
@@ -23,7 +25,7 @@ def write(
     before, after = points
     writes = facts["task"] == "language_model"
     auto = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification"
-    classes = "" if writes else f"Classes: {', '.join(facts['classes'])}. "
+    classes = "" if writes else f"Classes: {', '.join(map(in_markdown, facts['classes']))}. "
     heads, pruned = solution["heads"], solution["heads_pruned"]
     unit = "heads" if facts["queries"] == 1 else f"groups of {facts['queries']} heads"
     gone: dict[int, list[int]] = {}
@@ -35,10 +37,10 @@ def write(
         f"pipeline_tag: {'text-generation' if writes else 'text-classification'}",
         "---",
         "",
-        f"# {title}, {pruned} of {heads} {'attention heads' if unit == 'heads' else unit} pruned",
+        f"# {in_markdown(title)}, {pruned} of {heads} {'attention heads' if unit == 'heads' else unit} pruned",
         "",
         f"Made by the suite `{suite}`: {unit} were removed by the strategy `{solution['strategy']}` up to the stop "
-        f"point ({solution['chosen']}). {_how(facts['zeroed'])}",
+        f"point ({solution['chosen']}). `config.json` lists them.",
         "",
         "| | before | after |",
         "|---|---:|---:|",
@@ -58,8 +60,9 @@ def write(
         ),
         "",
         f"Of the rows that accuracy is measured on, {facts['seen']} were also trained or scored on. Milliseconds are "
-        f"medians of {facts['repeats']} on {facts['processor']}, torch threads: {facts['threads']}; tokenizing is left "
-        f"out, the two models take turns, rows have {facts['tokens']} tokens, and other work on the machine counts.",
+        f"medians of {facts['repeats']} on {in_markdown(facts['processor'])}, torch threads: {facts['threads']}; "
+        f"tokenizing is left out, the two models take turns, rows have {facts['tokens']} tokens, and other work on the "
+        "machine counts.",
         "",
         f"## Pruned {unit}",
         "",
@@ -76,29 +79,38 @@ def write(
         "",
         "## Use",
         "",
-        "```python",
-        f"from transformers import {auto}, AutoTokenizer",
+        f"{classes}There are two folders, with the same outputs.",
         "",
-        'tokenizer = AutoTokenizer.from_pretrained("this/folder")',
-        f'model = {auto}.from_pretrained("this/folder")',
-        "```",
+        "`checkpoint` has only the weights that are left. It is the smaller and faster one, and needs the package "
+        "`gnorm`:",
         "",
-        f"{classes}Saved and tried with transformers {facts['transformers']}; releases "
-        "from 4.55 on fail in a layer that has no head left, and 5 no longer knows pruned heads.",
+        *_code(auto, facts["tokenizer"], "checkpoint", "import gnorm.hf"),
+        "",
+        "Without that import transformers 5 stops with `MISMATCH` of sizes in its report, where the line to import "
+        "stands too. Version 4 removes heads of some families by itself, and stops with other errors in others.",
+        "",
+        "`dense` has the shapes of the unpruned model, with zeros for what was removed: plain transformers loads it. "
+        f"It is no smaller and no faster than the unpruned model: {before.parameters:,} parameters.",
+        "",
+        *_code(auto, facts["tokenizer"], "dense"),
+        "",
+        f"Saved with transformers {facts['transformers']}. Both folders load with {' and '.join(facts['supported'])}, "
+        "where these know the model.",
         "",
     ]
     return "\n".join(lines)
 
 
-def _how(zeroed: bool) -> str:
-    """Say how the folder stores that heads were removed."""
-    if not zeroed:
-        return "They are cut out of the weights, and `config.json` lists them."
-    return (
-        "transformers cannot build this model with fewer heads, so the weights have the unpruned shapes with zeros for "
-        "the removed heads, which `config.json` lists as `zeroed_heads`: the outputs are those of the pruned model. "
-        "Parameters, megabytes and times below are of the model with these heads cut out."
-    )
+def _code(auto: str, tokenizer: str, folder: str, *first: str) -> list[str]:
+    return [
+        "```python",
+        *first,
+        f"from transformers import {auto}, {tokenizer}",
+        "",
+        f'tokenizer = {tokenizer}.from_pretrained("{folder}")',
+        f'model = {auto}.from_pretrained("{folder}")',
+        "```",
+    ]
 
 
 def _line(what: str, before, after, form: str) -> str:

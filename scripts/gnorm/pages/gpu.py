@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gnorm.shown import in_markdown
+
 PAGE = """# GPU check
 
 {verdict}
@@ -28,7 +30,8 @@ class Line:
 
     @property
     def row(self) -> str:
-        return f"| {self.what} | {self.found} | {'' if self.good is None else 'yes' if self.good else '**NO**'} |"
+        good = "" if self.good is None else "yes" if self.good else "**NO**"
+        return f"| {self.what} | {in_markdown(self.found)} | {good} |"
 
 
 def markdown(lines: list[Line], quick: bool) -> str:

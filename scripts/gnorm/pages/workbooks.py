@@ -7,8 +7,11 @@ import zipfile
 from pathlib import Path
 
 import pandas as pd
+from openpyxl.worksheet.worksheet import Worksheet
 
+from gnorm.errors import printable
 from gnorm.files import atomic
+from gnorm.statistics.columns import with_text
 
 
 def random_table(trials: pd.DataFrame) -> pd.DataFrame:
@@ -22,8 +25,20 @@ def write(path: str | Path, sheets: dict[str, pd.DataFrame]) -> None:
     with atomic(path) as temporary:
         with pd.ExcelWriter(temporary, engine="openpyxl") as workbook:
             for name, table in sheets.items():
-                table.to_excel(workbook, sheet_name=name[:31], index=False)
+                shown = with_text(table, printable)  # a cell holds no control characters
+                shown.to_excel(workbook, sheet_name=name[:31], index=False)
+                _only_text(workbook.sheets[name[:31]])
         _forget_when(temporary)
+
+
+def _only_text(sheet: Worksheet) -> None:
+    """Let text be text: by itself, what begins with = becomes a formula, and #N/A an error. Also where it is edited."""
+    for row in sheet.iter_rows():
+        for cell in row:
+            if isinstance(cell.value, str):
+                cell.data_type = "s"
+                if cell.value[:1] in tuple("=+-@"):
+                    cell.quotePrefix = True
 
 
 def _forget_when(path: Path) -> None:

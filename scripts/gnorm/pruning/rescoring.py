@@ -1,4 +1,7 @@
-"""When a trajectory takes scores: at every step, every so many steps, or once. Imports no torch, for planning."""
+"""When a trajectory takes scores (at every step, every so many steps, or once) and where it ends at the latest.
+
+Imports no torch, for planning.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +22,9 @@ def once(rescore: str | int) -> bool:
 def rounds(rescore: str | int, steps: int) -> int:
     """How often a trajectory of so many steps takes scores."""
     return min(steps, 1 + sum(due(rescore, step) for step in range(1, steps)))
+
+
+def most(total: int, heads: int | None = None, fraction: float | None = None) -> int:
+    """How many of `total` heads a trajectory may prune, at most `heads` and at most that share of them."""
+    limits = [total, heads, None if fraction is None else int(fraction * total + 1e-9)]  # 0.29 * 100 is less, by an ulp
+    return min(limit for limit in limits if limit is not None)

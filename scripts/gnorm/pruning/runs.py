@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,35 @@ from gnorm.pruning import parts
 from gnorm.pruning.scoring import Scorer
 from gnorm.pruning.trajectory import Step, Stop, follow, near_ties
 from gnorm.resume import State
+from gnorm.statistics.outcomes import Outcomes
 from gnorm.workbench import Workbench
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its rows of the table, and the score matrix of each rescoring that chose a slot."""
+    """A finished run: its rows of the table, the score matrix of each rescoring that chose a slot, its outcomes."""
 
     number: int
     table: pd.DataFrame
     scores: torch.Tensor
+    outcomes: Outcomes
 
 
 class Steps:
     """The steps of one run, saved after each."""
 
-    def __init__(self, state: State):
-        self.state, stored = state, state.load()
+    def __init__(self, state: State, number: int):
+        self.state, self.number, stored = state, number, state.load()
         self.steps: list[tuple[Step, torch.Tensor | None]] = []
-        self.over = False
-        if stored:
+        self.answered, self.over = parts.Answered(state, number), False
+        if stored and self.answered.restore(len(stored["steps"])):
             rescored = dict(zip(stored["taken"], stored["scores"], strict=True))
             self.steps = [(Step(**step), rescored.get(i)) for i, step in enumerate(stored["steps"])]
             self.over = stored["over"]
 
     def add(self, step: Step, rescored: torch.Tensor | None) -> None:
-        self.steps.append((step, rescored))
+        self.answered.add(step.by_row, step.heads_pruned, step.heads_pruned + step.heads_left)
+        self.steps.append((replace(step, by_row=None), rescored))
         self.save()
 
     def save(self, over: bool = False) -> None:
@@ -52,20 +55,21 @@ class Steps:
         rescored = {i: scores for i, (_, scores) in enumerate(self.steps) if scores is not None}
         self.state.save(
             {
-                "steps": [asdict(step) for step, _ in self.steps],
+                "steps": [step.plain for step, _ in self.steps],
                 "taken": list(rescored),
                 "scores": torch.stack(list(rescored.values())) if rescored else torch.zeros(0),
                 "over": over,
             }
         )
 
-    def run(self, number: int, slots: SlotMap) -> Run:
+    def run(self, slots: SlotMap) -> Run:
         """Make the finished run from its steps."""
         # Without the last step's scores, by which nothing was chosen.
         used = [rescored for _, rescored in self.steps[:-1] if rescored is not None]
-        table = pd.DataFrame([{"run": number} | step.columns for step, _ in self.steps])
+        table = pd.DataFrame([{"run": self.number} | step.columns for step, _ in self.steps])
         table = parts.as_text(table.astype({"layer": "Int64", "head": "Int64"}))
-        return Run(number, table, torch.stack(used) if used else torch.zeros(0, *slots.shape))
+        scores = torch.stack(used) if used else torch.zeros(0, *slots.shape)
+        return Run(self.number, table, scores, self.answered.outcomes)
 
 
 def prune(
@@ -80,15 +84,15 @@ def prune(
     shards: Sequence[str | Path] = (),
 ) -> Iterator[Run]:
     """Prune by a strategy; yields each run as soon as it is over. `folder` may hold runs that other jobs have made."""
-    slots = slot_map(bench.model, strategy)  # heads or neurons
+    slots = slot_map(bench.model, bench.heads, strategy)  # heads or neurons
     finished = parts.finished(state, folder, "run")
     start_from = None  # runs that evaluate the same batches start from the same unpruned model
     for run in runs:
         if run in finished:
-            table, signature = finished[run]
-            yield Run(run, table, load_tensors(signature.with_suffix(".scores.pt"))[run])
+            table, outcomes, signature = finished[run]
+            yield Run(run, table, load_tensors(signature.with_suffix(".scores.pt"))[run], outcomes)
             continue
-        steps = Steps(state.part(f"run{run}"))
+        steps = Steps(state.part(f"run{run}"), run)
         if steps.steps:
             log.info("run %d goes on after step %d", run, steps.steps[-1][0].step)
         if not steps.over:
@@ -119,7 +123,7 @@ def prune(
                 steps.add(step, rescored)
             steps.save(over=True)
             report(run, steps.steps, strategy["prune"])
-        yield steps.run(run, slots)
+        yield steps.run(slots)
 
 
 def report(run: int, steps: Sequence[tuple[Step, torch.Tensor | None]], prune: str) -> None:

@@ -13,7 +13,7 @@ from gnorm import scores
 from gnorm.data.rows import resample
 from gnorm.engine import batches
 from gnorm.engine.batches import Batch
-from gnorm.engine.evaluate import Outcomes
+from gnorm.engine.evaluate import Gathered
 from gnorm.engine.finite import check_slots
 from gnorm.engine.metrics import Predictions
 from gnorm.logs import log
@@ -42,7 +42,8 @@ class Source:
 
     def weights(self, name: str) -> list[int]:
         """How often each of the criterion's rows counts."""
-        return resample(len(self.bench.rows(scores.describe(name).rows)), self.run, self.seed)
+        run = self.run if self.bench.resamples else 0
+        return resample(len(self.bench.rows(scores.describe(name).rows)), run, self.seed)
 
     def stored(self, name: str) -> torch.Tensor:
         """Compute the scores from the shards."""
@@ -102,7 +103,7 @@ class Scorer:
     def __call__(self, model: nn.Module) -> tuple[torch.Tensor, Mapping[int, Predictions]]:
         if self.fixed is not None:
             return self.fixed, {}
-        predicted = Outcomes(model, self.slots)
+        predicted = Gathered(model, self.slots)
         settings = {**self.settings, "seen": predicted.add} if self.shared else self.settings
         score = self.criterion.score(model, self.slots, self.batches, **settings)
         check_slots(score, f"the score {self.strategy['score']}", unit=self.slots.unit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
 from collections import defaultdict
@@ -19,20 +18,18 @@ from gnorm.logs import log, progress
 from gnorm.models import surgery
 from gnorm.models.accounting import count
 from gnorm.models.gates import Slot
-from gnorm.models.heads import HeadMap
+from gnorm.models.loaded import Loaded
 from gnorm.statistics.curves import counts
 
 ROUNDS = 5  # over all strategies and levels, so that a busy moment does not meet every measurement of a level
 
 
-def sweep(
-    unpruned: nn.Module, heads: HeadMap, order: Sequence[Slot], levels: Sequence[int]
-) -> Iterator[tuple[frozenset[Slot], nn.Module]]:
+def sweep(bench: Loaded, order: Sequence[Slot], levels: Sequence[int]) -> Iterator[tuple[frozenset[Slot], nn.Module]]:
     """Yield the model at each level that the order reaches, with the pruned slots."""
-    model, done = copy.deepcopy(unpruned), 0
+    model, done = bench.copy(), 0
     for level in (level for level in levels if level <= len(order)):
         if level > done:
-            surgery.prune(model, heads, order[done:level])
+            surgery.prune(model, bench.heads, order[done:level])
             done = level
         yield frozenset(order[:level]), model
 
@@ -63,8 +60,7 @@ def quality(texts: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
 
 
 def measure(
-    unpruned: nn.Module,
-    heads: HeadMap,
+    bench: Loaded,
     measure_one: Callable[[nn.Module], Measured],
     *,
     orders: Mapping[str, Sequence[Slot]],
@@ -72,13 +68,14 @@ def measure(
     metrics: Sequence[str],
 ) -> pd.DataFrame:
     """Make a row for each strategy and level, with text metrics where the model writes."""
+    heads = bench.heads
     wanted = counts(heads.shape[0] * heads.shape[1], levels)
     measured: dict[frozenset, list[Measured]] = defaultdict(list)
     sizes: dict[frozenset, dict[str, Any]] = {}
     for _ in progress(range(ROUNDS), "round", ROUNDS):
         fresh = set()  # the whole model, and the one without heads, are in every order
         for order in orders.values():
-            for gone, model in sweep(unpruned, heads, order, wanted):
+            for gone, model in sweep(bench, order, wanted):
                 if gone not in fresh:
                     fresh.add(gone)
                     measured[gone].append(repeatably(lambda model=model: measure_one(model)))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 from torch import nn
 
 from gnorm.engine.evaluate import Accuracy, Evaluation
-from gnorm.engine.metrics import Predictions
+from gnorm.engine.metrics import ByRow, Predictions
 from gnorm.models import surgery
 from gnorm.models.accounting import count
 from gnorm.models.slots import SlotMap
 from gnorm.models.surgery import Slot
-from gnorm.pruning.rescoring import due
+from gnorm.pruning.rescoring import due, most
 
 # The relative error of float32 on trained weights: scores that are closer may change places with the batch size.
 NEAR = 1e-4
@@ -40,11 +40,19 @@ class Step:
     parameters: int
     seconds: float  # of pruning, scoring the model that is left, and evaluating it
     metrics: dict[str, float] = field(default_factory=dict)  # beside the accuracy
+    by_row: ByRow | None = field(default=None, compare=False, repr=False)  # None if an interrupted run measured it
+
+    @property
+    def plain(self) -> dict:
+        """The step without what was answered on each row."""
+        values = asdict(replace(self, by_row=None))
+        del values["by_row"]
+        return values
 
     @property
     def columns(self) -> dict:
         """Make the step a row of a table."""
-        values = asdict(self)
+        values = self.plain
         return values | values.pop("metrics")
 
 
@@ -56,16 +64,13 @@ class Stop:
     fraction: float | None = None  # at most this share of them is pruned
     accuracy_drop: float | None = None  # it ends once accuracy has fallen by more than this
 
-    # Shares and drops are rounded, so the bounds have a margin: an equal value must not exceed one by an ulp.
     def enough(self, pruned: int, total: int) -> bool:
         """Whether `pruned` heads of `total` would be too many."""
-        return (self.heads is not None and pruned > self.heads) or (
-            self.fraction is not None and pruned > self.fraction * total + 1e-9
-        )
+        return pruned > most(total, self.heads, self.fraction)
 
     def fallen(self, drop: float) -> bool:
         """Whether accuracy has fallen by more than allowed."""
-        return self.accuracy_drop is not None and drop > self.accuracy_drop + 1e-9
+        return self.accuracy_drop is not None and drop > self.accuracy_drop + 1e-9  # a rounded drop may be equal
 
 
 def choose(score: torch.Tensor, kept: torch.Tensor, prune: str) -> Slot:
@@ -155,6 +160,7 @@ def follow(
             parameters=count(model),
             seconds=round(time.monotonic() - began, 4),
             metrics=measured.metrics,
+            by_row=measured.by_row,
         )
         first, changed = first or now, None
         scores = scores if rescored is None else rescored

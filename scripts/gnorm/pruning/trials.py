@@ -17,6 +17,7 @@ from gnorm.pruning.trajectory import replay
 from gnorm.resume import State
 from gnorm.scores.random import order
 from gnorm.statistics.curves import counts
+from gnorm.statistics.outcomes import Outcomes
 from gnorm.workbench import Workbench
 
 
@@ -30,20 +31,21 @@ def measure(
     seed: int,
     state: State,
     folder: str | Path,
-) -> Iterator[pd.DataFrame]:
-    """Yield the table of each trial as soon as it is over.
+) -> Iterator[tuple[pd.DataFrame, Outcomes]]:
+    """Yield the table and the outcomes of each trial as soon as it is over.
 
     `unit` says whether heads or neurons are pruned; `folder` may hold trials that other jobs have made.
     """
-    slots = slot_map(bench.model, unit)
+    slots = slot_map(bench.model, bench.heads, unit)
     places = [(row, column) for row in range(slots.shape[0]) for column in range(slots.shape[1])]
     wanted, finished, start_from = counts(len(places), levels), parts.finished(state, folder, "trial"), None
     for trial in progress(trials, "trial", len(trials)):
         if trial in finished:
-            yield finished[trial][0]
+            yield finished[trial].table, finished[trial].outcomes
             continue
         own = state.part(f"trial{trial}")
-        rows = own.load() or []
+        stored, answered = own.load(), parts.Answered(own, trial)
+        rows = stored if stored and answered.restore(len(stored)) else []
         if rows:
             log.info("trial %d goes on after %d heads pruned", trial, rows[-1]["heads_pruned"])
         if len(rows) < len(wanted):
@@ -54,6 +56,7 @@ def measure(
             drawn, model = order(places, strategy, seed, trial), bench.copy()
             written = " ".join(f"{layer}.{head}" for layer, head in drawn)
             for _, measured in replay(model, slots, start_from.copy(), drawn, wanted, len(rows)):
+                answered.add(measured.by_row, slots.total - slots.left(model), slots.total)
                 rows.append(
                     {
                         "trial": trial,
@@ -68,5 +71,5 @@ def measure(
                     }
                 )
                 own.save(rows)
-        yield parts.as_text(pd.DataFrame(rows))
+        yield parts.as_text(pd.DataFrame(rows)), answered.outcomes
     log.info("%d trials of %d levels", len(trials), levels)

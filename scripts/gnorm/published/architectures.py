@@ -19,8 +19,8 @@ def config(of: Architecture, layers: int | None = None) -> PretrainedConfig:
         max_position_embeddings=of.positions,
         num_labels=of.classes,
         type_vocab_size=of.token_types,
-        pad_token_id=1 if "roberta" in of.family else 0,
-        **({"embedding_size": of.embedding} if of.tied else {}),
+        pad_token_id=of.padding,
+        **({"embedding_size": of.embedding} if of.embedding != of.width else {}),
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from gnorm.errors import UserError
 from gnorm.files import load_tensors
 from gnorm.logs import log
+from gnorm.published.accuracies import MOST_HEADS, curve
 
 SAME = 1e-6  # the published means are float32
 CHECKED = ["model", "shards", "rows", "rows left out", "largest difference", "same"]
@@ -19,6 +20,8 @@ def mean_of(path):
     tensor = load_tensors(path)
     if not isinstance(tensor, torch.Tensor) or tensor.dim() != 2:
         raise UserError(f"{path} does not hold one tensor of layers x heads")
+    if not 0 < tensor.numel() <= MOST_HEADS:
+        raise UserError(f"{path} holds a tensor of {tuple(tensor.shape)}: from 1 to {MOST_HEADS:,} heads are possible")
     tensor = tensor.detach().double()
     if not torch.isfinite(tensor).all():
         raise UserError(f"{path} holds values that are not finite")
@@ -77,7 +80,7 @@ def tied(curve_file, layers):
     """Whether a step of the published curve prunes a head in every layer."""
     if curve_file is None:
         return False
-    return layers > 1 and pd.read_csv(curve_file)["Pruned_Heads"].diff().min() == layers
+    return layers > 1 and curve(curve_file)["heads_pruned"].diff().min() == layers
 
 
 def check(model, shards, counted):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gnorm import layout
 from gnorm.errors import UserError
+from gnorm.files import check_inside
 
 PUBLISHED = {
     "greedy_gnorm": "GreedyGnorm",
@@ -17,11 +18,11 @@ PUBLISHED = {
     "inverse_ae": "AEinverse",
 }
 DRAWN = "random"  # the strategy of the published trials
-NAME = r"[\w-]+"
+NAME, ROWS = r"[\w-]+", r"\d{1,12}"
 _CURVE = layout.pattern(layout.PUBLISHED_CURVE, model=NAME, published=NAME)
 _TRIALS = layout.pattern(layout.PUBLISHED_TRIALS, model=NAME, trials=r"\d+", levels=r"\d+", group=r"\d+group")
-_SHARD = layout.pattern(layout.PUBLISHED_SHARD, model=f"{NAME}?", first=r"\d+", last=r"\d+")
-_MEAN = layout.pattern(layout.PUBLISHED_ENTROPY, model=f"{NAME}?", total=r"\d+")
+_SHARD = layout.pattern(layout.PUBLISHED_SHARD, model=f"{NAME}?", first=ROWS, last=ROWS)
+_MEAN = layout.pattern(layout.PUBLISHED_ENTROPY, model=f"{NAME}?", total=ROWS)
 
 
 def strategy_name(strategy: str) -> str:
@@ -94,11 +95,13 @@ def scan(folder: str | Path) -> Clone:
         raise UserError(f"published: {folder} has no folder {curves.name}: give a clone of the authors' repository")
     clone = Clone()
     for path in sorted(curves.iterdir()):
+        check_inside(path, folder)
         if named := _CURVE.fullmatch(path.name):
             clone.curves[named["model"]][strategy_of(named["published"])] = str(path)
         elif named := _TRIALS.fullmatch(path.name):
             clone.random[named["model"]].append(str(path))
     for path in sorted(entropies.iterdir()) if entropies.is_dir() else []:
+        check_inside(path, folder)
         if named := _SHARD.fullmatch(path.name):
             clone.shards[named["model"]].append((int(named["first"]), int(named["last"]), str(path)))
         elif named := _MEAN.fullmatch(path.name):

@@ -8,30 +8,22 @@ from dataclasses import dataclass
 Parameters = tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Architecture:
     family: str
     layers: int
     heads: int
     width: int
+    embedding: int
     vocabulary: int
     positions: int
     classes: int
-
-    @property
-    def tied(self) -> bool:
-        return self.family == "albert"
-
-    @property
-    def embedding(self) -> int:
-        return 128 if self.tied else self.width
-
-    @property
-    def token_types(self) -> int:
-        return 1 if "roberta" in self.family else 2
+    token_types: int = 2
+    padding: int = 0  # id of the padding token
+    tied: bool = False  # all layers share their weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reported(Architecture):
     title: str
     split: str  # of the dataset that accuracy is measured on
@@ -74,6 +66,7 @@ MODELS = {
         layers=12,
         heads=12,
         width=768,
+        embedding=768,
         vocabulary=21128,
         positions=512,
         classes=3,
@@ -103,9 +96,11 @@ MODELS = {
         layers=12,
         heads=12,
         width=768,
+        embedding=128,
         vocabulary=30000,
         positions=512,
         classes=3,
+        tied=True,
         split="validation_matched",
         pruned=36,
         mask="111001111101",
@@ -131,9 +126,12 @@ MODELS = {
         layers=24,
         heads=16,
         width=1024,
+        embedding=1024,
         vocabulary=50265,
         positions=514,
         classes=2,
+        token_types=1,
+        padding=1,
         split="validation",
         pruned=245,
         mask="0000000000000000 0000110110101000 1000001100000000 0110101111110001 0110011111110000 0011101100110111 "
@@ -161,9 +159,12 @@ MODELS = {
         layers=12,
         heads=12,
         width=768,
+        embedding=768,
         vocabulary=250002,
         positions=514,
         classes=20,
+        token_types=1,
+        padding=1,
         split="validation",
         pruned=105,
         mask="001100000000 111011100111 000000101110 010000000001 000000000011 000100100000 "

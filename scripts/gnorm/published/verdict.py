@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from gnorm.published import paper
+from gnorm.shown import in_markdown, markdown_table
 from gnorm.statistics.curves import accuracy_at, area, collapse, megabytes, rises, wilson
-from gnorm.statistics.results import curves, total_heads
+from gnorm.statistics.results import curves, of_run_0, total_heads
 
 PRINTED = 0.005 + 1e-9  # half a unit of the second decimal
 RUN_POINTS = 1.0  # accuracy of a run of one's own, in points
@@ -28,18 +29,22 @@ class Evidence:
 
     tidy: pd.DataFrame
     tolerance: float  # of accuracies, in points
+    published: bool = False  # by the authors; how often a run of one's own was repeated is a setting, no evidence
     entropy: dict[str, dict] = field(default_factory=dict)  # diagnostics, by model
     gradients: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     merged: dict[str, dict] = field(default_factory=dict)  # shards against merged files, by model
     splits: dict[str, dict] = field(default_factory=dict)
     criteria: dict[str, pd.DataFrame] = field(default_factory=dict)  # curves of the criteria that are compared
     speeds: dict[str, pd.DataFrame] = field(default_factory=dict)
+    independent: tuple[str, ...] = ()  # models whose every run has trained one of its own
 
     def curves(self, model: str, strategy: str, of: str = "accuracy") -> list[tuple[list[float], list[float]]]:
-        """List (fractions, values) of each run or trial that prunes all heads and has the metric `of`."""
+        """List (fractions, values) of each run, or trial of run 0, that prunes all heads and has the metric `of`."""
         if of not in self.tidy:
             return []
         tables = curves(self.tidy, model, strategy)
+        if tables and tables[0]["trial"].notna().all():
+            tables = of_run_0(tables)
         whole = [c for c in tables if np.isclose(c["fraction_pruned"].iloc[-1], 1) and c[of].notna().all()]
         return [(curve["fraction_pruned"].tolist(), curve[of].tolist()) for curve in whole]
 
@@ -58,6 +63,21 @@ class Evidence:
             return None
         at = runs[0].set_index("heads_pruned")["accuracy"]
         return 100 * at[pruned] if pruned in at else None
+
+    def guesses(self, models: dict[str, str]) -> list[tuple[str, str]]:
+        """List (title, warning) of models that are worse than the most common class before anything is pruned."""
+        warnings = []
+        for model, title in models.items():
+            common = self.splits.get(model, {}).get("majority")
+            unpruned = self.tidy[(self.tidy["model"] == model) & (self.tidy["heads_pruned"] == 0)]["accuracy"]
+            if common is not None and len(unpruned) and unpruned.iloc[0] < common:
+                warning = (
+                    f"is right on {unpruned.iloc[0]:.1%} of its evaluation rows before pruning, always "
+                    f"answering their most common class on {common:.1%}: what pruning does to it says little. Are "
+                    "`classes:` in the order of the model's outputs?"
+                )
+                warnings.append((title, warning))
+        return warnings
 
 
 class Missing(Exception):
@@ -209,10 +229,8 @@ def rebounds(evidence: Evidence, model: str) -> Found:
 def held_out(evidence: Evidence, model: str) -> Found:
     if evidence.splits:
         lists = evidence.splits[model]
-        seen = set(lists["train"]) | set(lists["calibration"])
-        shared = len(seen & set(lists["evaluation"]))
-        text = f"{shared} of {len(lists['evaluation'])} rows were also trained or scored on"
-        return Found(text, shared == 0)
+        text = f"{lists['seen']} of {len(lists['evaluation'])} rows were also trained or scored on"
+        return Found(text, lists["seen"] == 0)
     if model in paper.MODELS:
         split = paper.MODELS[model].split
         return Found(f"measured on the split `{split}`, on rows that are also scored", False)
@@ -220,8 +238,18 @@ def held_out(evidence: Evidence, model: str) -> Found:
 
 
 def three_runs(evidence: Evidence, model: str) -> Found:
+    """Count runs that train a model each; others resample the calibration rows of one."""
     runs = evidence.need(model, "greedy_gnorm")
-    return Found(f"{len(runs)} run{'s' if len(runs) > 1 else ''}", len(runs) >= 3)
+    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    if evidence.published:
+        return Found(count, len(runs) >= 3)
+    independent = model in evidence.independent
+    lacking = ["`runs: 3` in config.yaml"] if len(runs) < 3 else []
+    lacking += [] if independent else ["`vary: training` in the suite, for a model that it trains"]
+    if lacking:
+        resampled = "" if independent or len(runs) == 1 else f"{count} resample the calibration rows of one model: "
+        raise Missing(f"{resampled}set {' and '.join(lacking)}")
+    return Found(f"{count}, each with a model of its own", True)
 
 
 def keeps_performance(share: float) -> Decide:
@@ -453,10 +481,11 @@ def _number_row(number: Number, run, published, subject, missing) -> dict:
     return row | {"evidence": f"{how}; a slip of the last digit in print" if slip else how}
 
 
-def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
-    """Write the page: the claims that hold or not first, then every item."""
+def markdown(table: pd.DataFrame, of_run: bool, suite: str, warnings: Sequence[tuple[str, str]] = ()) -> str:
+    """Write the page: warnings, the claims that hold or not, then every item."""
     whose = f"this run of the suite `{suite}`" if of_run else "the authors' published files"
-    lines = ["# Verdict\n", f"What {whose} {'says' if of_run else 'say'}:\n"]
+    lines = ["# Verdict\n", *(f"**{in_markdown(title)} {warning}**\n" for title, warning in warnings)]
+    lines += [f"What {whose} {'says' if of_run else 'say'}:\n"]
     for part, of_part in table.groupby("part", sort=False)["status"]:
         counts = of_part.value_counts()
         tally = ", ".join(f"{counts[s]} {s}" for s in STATUSES if s in counts)
@@ -471,7 +500,8 @@ def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
         pivot = pivot.pivot_table(index="item", columns="model", values="mark", aggfunc="first", sort=False).fillna("")
         whose = "" if part == "Claims" else f" What {part} says of head pruning, decided on its own criteria:"
         lines.append(f"Does it hold? (- : no data, ? : data that do not tell){whose}\n")
-        lines += [pivot.reset_index().to_markdown(index=False), ""]
+        marked = pivot.reset_index()
+        lines += [markdown_table(marked, own=marked.columns), ""]
         if decided := [f"- {claim.says}: {claim.by}" for claim in claims_of_part if claim.by]:
             lines += ["What decides:\n", *decided, ""]
     lines += [
@@ -482,7 +512,7 @@ def markdown(table: pd.DataFrame, of_run: bool, suite: str) -> str:
         "accuracy over the pruned fraction, of run 0. Sizes and parameters are computed from the architecture and the "
         "paper's masks, without weights.\n",
         "## Every item\n",
-        table.fillna("").to_markdown(index=False, disable_numparse=True),
+        markdown_table(table.fillna(""), own={*table.columns} - {"model"}),
         "",
     ]
     return "\n".join(lines)

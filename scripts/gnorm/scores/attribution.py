@@ -20,7 +20,8 @@ from gnorm.engine.batches import Batch, each
 from gnorm.engine.finite import Checks, collected
 from gnorm.engine.passes import attention_weights, finite
 from gnorm.models.heads import HeadMap
-from gnorm.models.slots import eager, places_of
+from gnorm.models.slots import as_evaluated, eager, places_of
+from gnorm.models.versions import asking_for_attention
 
 PRUNE = "lowest"
 PASSES = ("steps * layers", "steps * layers")  # backward to the scaled layer
@@ -91,8 +92,8 @@ def scaled(
         attention.register_forward_hook(only(lambda _module, _args, given: matrices.append(attention_weights(given)))),
     ]
     try:
-        with torch.enable_grad(), eager(model):
-            logits = model(**batch.inputs, output_attentions=True).logits
+        with torch.inference_mode(False), torch.enable_grad(), as_evaluated(model), eager(model):
+            logits = model(**batch.inputs, **asking_for_attention(model)).logits
             with collected(checks, model, heads) as own:
                 own.logits(batch, logits)
             value = objectives.of_rows(logits, batch, objective).sum()

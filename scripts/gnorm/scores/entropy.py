@@ -25,7 +25,8 @@ from gnorm.errors import UserError
 from gnorm.files import load_tensors
 from gnorm.logs import progress
 from gnorm.models.heads import HeadMap
-from gnorm.models.slots import eager, places_of
+from gnorm.models.slots import as_evaluated, eager, places_of
+from gnorm.models.versions import asking_for_attention
 
 PRUNE = "highest"  # a head that attends evenly to all tokens is least informative
 PASSES = ("1", "0")
@@ -74,6 +75,8 @@ def of_rows(
             layer = next(layers)
             if not isinstance(output, tuple) or len(output) < 2 or output[1] is None:
                 raise UserError(f"{name} gives no attention matrix beside its output, which entropy needs")
+            if not len(still):
+                return (output[0], output[1].new_empty(0), *output[2:])
             a = output[1].double()
             written = a.log().mul_(a).masked_fill_(~column, 0)  # 0 * -inf is NaN, as in the paper
             at_query = -written.sum(-1)
@@ -91,8 +94,8 @@ def of_rows(
 
         handles.append(model.get_submodule(block.attention).register_forward_hook(reduce))
     try:
-        with torch.no_grad(), eager(model):
-            logits = model(**batch.inputs, output_attentions=True).logits
+        with torch.no_grad(), as_evaluated(model), eager(model):
+            logits = model(**batch.inputs, **asking_for_attention(model)).logits
     finally:
         for handle in handles:
             handle.remove()

@@ -20,7 +20,7 @@ from gnorm.engine.finite import Checks
 from gnorm.engine.passes import finite
 from gnorm.logs import log
 from gnorm.models.gates import Gates
-from gnorm.models.slots import SlotMap
+from gnorm.models.slots import SlotMap, as_evaluated
 
 PRUNE = "lowest"
 PASSES = ("steps", "steps")
@@ -31,6 +31,7 @@ BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 START = 2.0  # log alpha before training: nearly open
 
 
+@torch.inference_mode(False)
 def score(
     model: nn.Module,
     heads: SlotMap,
@@ -46,7 +47,7 @@ def score(
         return log_alpha.detach()
     generator = torch.Generator().manual_seed(seed)
     adam = torch.optim.Adam([log_alpha], lr=rate)
-    with Gates(model, heads) as gates:
+    with as_evaluated(model), Gates(model, heads) as gates:
         for step in range(steps):
             with torch.enable_grad():
                 drawn = sample(log_alpha, torch.rand(heads.shape, generator=generator, dtype=torch.float64))

@@ -17,6 +17,7 @@ PASSES = ("0", "0")
 UNITS = ("heads", "neurons")
 
 
+@torch.no_grad()
 def score(model: nn.Module, heads: SlotMap, batches: list[Batch]) -> torch.Tensor:
     kept = heads.kept(model)
     total = torch.zeros(heads.shape, dtype=torch.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -12,15 +13,18 @@ from typing import Any
 import jsonschema
 import yaml
 
-from gnorm import families, imports, layout, scores
+from gnorm import imports, layout, scores
 from gnorm.data import origins
+from gnorm.data.sources import check_path
 from gnorm.errors import UserError, unknown
+from gnorm.files import check_yaml
 from gnorm.published import interchange
 from gnorm.scores import describe
 
 # Read off its source: importing it would import numpy.
 AT_LEVELS = imports.constant(imports.PACKAGE / "engine/metrics.py", "AT_LEVELS")
 MOST_JOBS = 10_000  # of one kind for one model: Snakemake plans them all
+PATHS = ("hub_mirror", "package_mirror", "published", "container")  # of the configuration
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
@@ -28,21 +32,30 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 def load(config: dict, root: Path) -> dict:
     """The configuration with its suite under `models`, defaults filled in; raises `UserError`."""
     as_given, config = config, check(config, _schema(root, "config"), "config.yaml")
+    for key in PATHS:
+        config[key] = config[key] and os.path.expanduser(config[key])
+    if config["published"]:
+        check_path(config["published"], "config.yaml: published")
     if config["suite"] in (layout.PUBLISHED, layout.BENCH):
         raise UserError(f"config.yaml: suite: {config['suite']!r} names a folder of its own; rename the suite's file")
     available = sorted(p.stem for p in (root / "suites").glob("*.yaml"))
     if config["suite"] not in available:
         raise UserError(f"config.yaml: suite: there is no {unknown(config['suite'], available, 'suite')}")
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", config["suite"]):
-        raise UserError(f"config.yaml: suite: {config['suite']!r} must have letters, digits, _ and - only")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", config["suite"]):
+        raise UserError(f"config.yaml: suite: {config['suite']!r} must have at most 80 letters, digits, _ and -")
     name = f"suites/{config['suite']}.yaml"
     read = _read(root / name)
     suite = check(read, _schema(root, "suite"), name)
     _check_names(suite["models"], name)
+    for entry in suite["models"].values():
+        for part in (entry["dataset"], entry["checkpoint"], entry["checkpoint"].get("from", {})):
+            if "path" in part:
+                part["path"] = os.path.expanduser(part["path"])
     origins.check_together(suite["models"], name)
     for model, entry in suite["models"].items():
         _check_labels(entry["dataset"], entry["task"], f"{name}: models.{model}.dataset")
         origins.check(entry, f"{name}: models.{model}")
+        entry["vary"] = _varied(entry, suite["vary"], f"{name}: models.{model}.vary")
     homes = dict.fromkeys(config["strategies"], "config.yaml") | dict.fromkeys(suite["strategies"], name)
     config["strategies"] |= suite.pop("strategies")
     _hybrid(config["scores"]["hybrid"], config, "config.yaml: scores.hybrid")  # used or not
@@ -51,7 +64,6 @@ def load(config: dict, root: Path) -> dict:
     _check_strategies(config, given, root, homes)
     for model, entry in suite["models"].items():
         _check_counts(entry, suite, config, f"{name}: models.{model}")
-        _check_groups(config["strategies"], entry, f"{name}: models.{model}")
     compared, home = suite.pop("compare"), name
     if config["compare"] is not None:  # a list of the configuration holds for every suite
         compared, home = {criterion: {} for criterion in config["compare"]}, "config.yaml"
@@ -86,14 +98,27 @@ def models_of(root: Path, suite: str) -> dict:
     return check(_read(root / name), _schema(root, "suite"), name)["models"]
 
 
+def _varied(entry: dict, of_suite: str, where: str) -> str:
+    """What a model's runs vary; a loaded one is the same in every run."""
+    vary = entry.get("vary", of_suite)
+    if vary == "training" and "epochs" not in entry["checkpoint"]:
+        raise UserError(
+            f"{where}: its checkpoint is loaded, not trained here, so its runs can vary rows only; "
+            "set `vary: rows` for it"
+        )
+    return vary
+
+
 def _check_counts(entry: dict, suite: dict, config: dict, where: str) -> None:
     """No more jobs of a kind than Snakemake can plan."""
+    models = config["runs"] if entry["vary"] == "training" else 1  # each has shards and trials
     rows = entry["rows"]["calibration"] if entry["rows"]["entropy"] == "same" else entry["rows"]["entropy"]
+    rows *= models
     if rows > MOST_JOBS * entry["shard_rows"]:
         least = -(-rows // MOST_JOBS)
         raise UserError(f"{where}.shard_rows: {rows} rows are more than {MOST_JOBS} shards; raise it to {least}")
     for strategy in (s for s in config["strategies"].values() if "trials" in s):
-        trials = entry["random"].get("trials", strategy["trials"]) * entry["random"]["groups"]
+        trials = entry["random"].get("trials", strategy["trials"]) * entry["random"]["groups"] * models
         if trials > MOST_JOBS * suite["trials_per_job"]:
             least = -(-trials // MOST_JOBS)
             raise UserError(
@@ -115,6 +140,10 @@ def _check_names(models: dict, suite: str) -> None:
                 raise UserError(f"{suite}: models.{long}: the name is {short!r} and a digit; choose another")
     titles: dict[str, str] = {}
     for name, entry in models.items():
+        if not (title := entry.get("title", name)).strip() or not title.isprintable():
+            raise UserError(
+                f"{suite}: models.{name}.title: {title!r} must be a line of text without control characters"
+            )
         other = titles.setdefault(entry.get("title", name), name)
         if other != name:
             raise UserError(f"{suite}: models.{name}.title: {other!r} is shown under the same title; choose another")
@@ -122,6 +151,13 @@ def _check_names(models: dict, suite: str) -> None:
 
 def _check_labels(dataset: dict, task: str, where: str) -> None:
     """Whether the keys about labels of a dataset with columns are those that its task needs."""
+    columns = [key for key in ("text", "pair", "label") if dataset.get(key) is not None]
+    for key in columns:
+        other = next(first for first in columns if dataset[first] == dataset[key])
+        if other != key:
+            raise UserError(f"{where}.{key}: {dataset[key]!r} is the column of `{other}` too; name another")
+        if dataset.get("columns") and dataset[key] not in dataset["columns"]:
+            raise UserError(f"{where}.{key}: there is no {unknown(dataset[key], dataset['columns'], 'column')}")
     for key in ("label", "classes", "neutral") if "text" in dataset else ():
         if task == "language_model" and dataset.get(key) is not None:
             raise UserError(
@@ -129,6 +165,17 @@ def _check_labels(dataset: dict, task: str, where: str) -> None:
             )
         if task == "classification" and key != "neutral" and key not in dataset:
             raise UserError(f"{where}: the key {key!r} is missing; a language model needs none (task: language_model)")
+    classes = dataset["classes"] if isinstance(dataset.get("classes"), list) else []
+    names = [str(name) for name in classes]
+    for name in names:
+        if None in classes:
+            raise UserError(f"{where}.classes: null is no name; put it in quotes")
+        if names.count(name) > 1:
+            raise UserError(f"{where}.classes: {name!r} stands there twice; name each class once")
+        if name in map(str, dataset["unscored"]):
+            raise UserError(f"{where}.unscored: {name!r} is one of `classes:` too; leave it out of either")
+    if dataset.get("neutral") and dataset["unscored"]:
+        raise UserError(f"{where}.unscored: `neutral` gives every row a class or leaves it out; leave `unscored` out")
     if dataset.get("neutral") and len(dataset["classes"]) != 2:
         raise UserError(f"{where}.classes: `neutral` tells two classes apart, got {dataset['classes']!r}")
 
@@ -192,28 +239,6 @@ def _check_neurons(name: str, strategy: dict, where: str) -> None:
     for score in (strategy["score"], *strategy["settings"].get("members", {})):
         if score not in able:
             raise UserError(f"{where}.unit: {score} scores heads alone; neurons are scored by {', '.join(able)}")
-
-
-def _check_groups(strategies: dict, entry: dict, where: str) -> None:
-    """Groups of neurons fit a model that is trained here; of others it is known once they are loaded."""
-    checkpoint, levels = entry["checkpoint"], entry["random"]["levels"]
-    if "feed_forward" not in checkpoint:
-        return
-    neurons = checkpoint["feed_forward"]
-    for name, strategy in strategies.items():
-        if strategy["unit"] == "heads":
-            continue
-        if neurons % strategy["group"]:
-            raise UserError(
-                f"{where}.checkpoint.feed_forward: {neurons} neurons are no multiple of neurons.group in config.yaml, "
-                f"{strategy['group']}; change either"
-            )
-        slots = neurons // strategy["group"] * (1 if families.load(checkpoint["family"]).tied else checkpoint["layers"])
-        if "trials" in strategy and levels > slots + 1:
-            raise UserError(
-                f"{where}.random.levels: {slots} groups of neurons allow {name} at most {slots + 1}, got {levels}; "
-                "lower it, or neurons.group in config.yaml"
-            )
 
 
 def _score_settings(plan: dict, config: dict, root: Path, where: str, own_are: str) -> dict:
@@ -305,11 +330,59 @@ def _path(names: Iterable) -> str:
     return ".".join(name if (name := str(key)).isprintable() else repr(name) for key in names)
 
 
+class _Unique(_LOADER):
+    """Refuses a key that stands twice in one mapping; YAML would take the last."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Compose the document and look at it as it is written: construction puts merged keys among a mapping's own."""
+        document = super().get_single_node()
+        waiting, seen = [document], set()
+        while waiting:
+            node = waiting.pop()
+            if not isinstance(node, yaml.CollectionNode) or id(node) in seen:  # an alias is the node that it names
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.MappingNode):
+                _check_keys(node)
+                waiting += [part for pair in reversed(node.value) for part in reversed(pair)]
+            else:
+                waiting += reversed(node.value)
+        return document
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    lines: dict[tuple[str, str], int] = {}
+    for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+        line, named = key.start_mark.line + 1, (key.tag, key.value)
+        if named in lines:
+            raise UserError(f"the key {key.value!r} stands in line {lines[named]} and in line {line}: remove one")
+        lines[named] = line
+
+
 def _read(path: Path) -> Any:
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        text = path.read_text(encoding="utf-8")
+        check_yaml(text)
+        return yaml.load(text, Loader=_Unique)
+    except UserError as error:
+        raise UserError(f"{path.name}: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = text.split("\n")[mark.line : mark.line + 1] if mark else []
+        if line and "\t" in line[0]:
+            raise UserError(
+                f"{path.name}, line {mark.line + 1}: there is a tab; YAML is indented with spaces"
+            ) from error
         raise UserError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from error
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise UserError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def check_files(paths: Iterable[str | Path]) -> None:
+    """Read configuration files that Snakemake has read for what it says nothing about: keys that stand twice."""
+    for path in map(Path, paths):
+        if path.suffix in (".yaml", ".yml"):
+            _read(path)
 
 
 @cache
@@ -402,7 +475,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "pattern" and "description" in error.schema:
         return f"{where}must be {error.schema['description']}, got {error.instance!r}"
     if error.validator == "pattern" or error.validator == "propertyNames":
-        return f"{where}{error.message}; use letters, digits, _ and - only"
+        return f"{where}{error.message}; use letters, digits, _ and -, 80 at most"
     if error.validator == "oneOf":
         words = [v for option in rule for v in option.get("enum", [option["const"]] if "const" in option else [])]
         kinds = [_kind(option) for option in rule if "type" in option]

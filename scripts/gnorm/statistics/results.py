@@ -11,6 +11,7 @@ import pandas as pd
 
 from gnorm import layout
 from gnorm.files import read_json
+from gnorm.statistics.columns import read_csv
 
 
 class Results:
@@ -60,7 +61,7 @@ class Results:
         return path if (path.exists() if self.files is None else str(path) in self.files) else None
 
     def tidy(self) -> pd.DataFrame:
-        table = pd.read_csv(self._path(layout.TIDY))
+        table = read_csv(self._path(layout.TIDY))
         return table[table["unit"] == self.unit]
 
     def heads(self, model: str) -> dict:
@@ -85,7 +86,7 @@ class Results:
         return np.loadtxt(self._path(layout.MASK, model=model), delimiter=",", ndmin=2, dtype=int)
 
     def modules(self, model: str) -> pd.DataFrame:
-        return pd.read_csv(self._path(layout.PARAMETERS, model=model))
+        return read_csv(self._path(layout.PARAMETERS, model=model))
 
     def gradients(self, model: str) -> dict[str, np.ndarray]:
         with np.load(self._path(layout.GRADIENT_CHANGE, model=model), allow_pickle=False) as stored:
@@ -93,20 +94,20 @@ class Results:
 
     def scores(self, model: str) -> pd.DataFrame:
         """Scores and ranks by the criteria that are compared."""
-        return pd.read_csv(self._path(layout.CRITERIA_SCORES, model=model))
+        return read_csv(self._path(layout.CRITERIA_SCORES, model=model))
 
     def score_curves(self, model: str) -> pd.DataFrame:
         """Accuracies in the orders of these criteria."""
-        return pd.read_csv(self._path(layout.CRITERIA_CURVES, model=model))
+        return read_csv(self._path(layout.CRITERIA_CURVES, model=model))
 
     def score_costs(self, model: str) -> pd.DataFrame:
         """Passes that these criteria take."""
-        return pd.read_csv(self._path(layout.CRITERIA_COSTS, model=model))
+        return read_csv(self._path(layout.CRITERIA_COSTS, model=model))
 
     def speeds(self, model: str) -> pd.DataFrame | None:
         """Speed of a model for which it is measured."""
         path = self._if_made(layout.SPEED, model=model)
-        return pd.read_csv(path) if path else None
+        return read_csv(path) if path else None
 
     def entropy(self, model: str) -> dict | None:
         """Diagnostics of the entropies, where anything ranks heads by entropy."""
@@ -115,10 +116,14 @@ class Results:
 
 
 def curves(tidy: pd.DataFrame, model: str, strategy: str) -> list[pd.DataFrame]:
-    """The curves of one model and strategy, one a run or random trial, run 0 first."""
+    """The curves of one model and strategy, one a run or random trial, those of run 0 first."""
     chosen = tidy[(tidy["model"] == model) & (tidy["strategy"] == strategy)]
-    key = "trial" if chosen["trial"].notna().any() else "run"
-    return [curve.sort_values("heads_pruned") for _, curve in chosen.groupby(key)]
+    return [curve.sort_values("heads_pruned") for _, curve in chosen.groupby(["run", "trial"], dropna=False)]
+
+
+def of_run_0(curves: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """The curves of run 0, and random trials that are of no run: all runs have the same model."""
+    return [curve for curve in curves if curve["run"].fillna(0).iloc[0] == 0]
 
 
 def total_heads(tidy: pd.DataFrame, model: str) -> int:

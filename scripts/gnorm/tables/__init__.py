@@ -2,21 +2,22 @@
 
 A module has a docstring (its caption in the report), `NEEDS` (the results it reads, by the names in
 `gnorm.layout.NEEDS`), `make(results, settings)`, which returns a data frame, and `DECIMALS`, which says how columns are
-rounded for reading; the CSV keeps every digit. It may also have `OPTIONAL`, `UNIT` and `PUBLISHED`, as in
-`gnorm.figures`.
+rounded for reading; the CSV keeps every digit. It may also have `SHOWN`, `OPTIONAL`, `UNIT` and
+`PUBLISHED`, as in `gnorm.figures`.
 """
 
 from __future__ import annotations
 
 import importlib
-import re
-from html import escape
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
 
-from gnorm.files import atomic, write_text
+from gnorm.files import write_text
+from gnorm.shown import in_html, in_latex, markdown_table, marked_up
+from gnorm.statistics.columns import write_csv
 
 
 def load(name: str) -> ModuleType:
@@ -46,40 +47,38 @@ th {{ text-align: left; border-bottom: 2px solid #555 }} .number {{ text-align: 
 """
 
 
-def marked_up(text: str) -> str:
-    """Escape text for a page; text in backticks becomes code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+def html(table: pd.DataFrame, numeric: list[bool], caption: str, title: str, own: Collection[str] = ()) -> str:
+    """Make a page that the report can show in place, from a caption in HTML.
 
+    In columns of `own`, whose text is this package's, what stands in backticks becomes code.
+    """
+    shows = [marked_up if column in own else in_html for column in table]
 
-def html(table: pd.DataFrame, numeric: list[bool], caption: str, title: str) -> str:
-    """Make a page that the report can show in place."""
+    def row(cells, tag, shows):
+        marked = zip(cells, numeric, shows, strict=True)
+        return "".join(f"<{tag}{' class=number' if n else ''}>{show(str(c))}</{tag}>" for c, n, show in marked)
 
-    def row(cells, tag):
-        marked = zip(cells, numeric, strict=True)
-        return "".join(f"<{tag}{' class=number' if n else ''}>{marked_up(str(c))}</{tag}>" for c, n in marked)
-
-    head, lines = row(table.columns, "th"), (f"<tr>{row(values, 'td')}</tr>" for values in table.values.tolist())
-    body = f"<p>{marked_up(caption)}</p><table><tr>{head}</tr>" + "\n".join(lines) + "</table>"
-    return PAGE.format(title=escape(title), body=body)
+    head = row(table.columns, "th", [in_html] * len(numeric))
+    lines = (f"<tr>{row(values, 'td', shows)}</tr>" for values in table.values.tolist())
+    body = f"<p>{caption}</p><table><tr>{head}</tr>" + "\n".join(lines) + "</table>"
+    return PAGE.format(title=in_html(title), body=body)
 
 
 def write(
     table: pd.DataFrame, decimals: dict[str, int], caption: str, csv: str, markdown: str, latex: str, page: str
 ) -> None:
-    with atomic(csv) as temporary:
-        table.to_csv(temporary, index=False)
+    write_csv(table, csv)
     shown = rounded(table, decimals)
     numeric = [pd.api.types.is_numeric_dtype(table[c]) for c in table]
     align = ["right" if n else "left" for n in numeric]
-    write_text(page, html(shown, numeric, caption, Path(page).stem))
-    write_text(markdown, shown.to_markdown(index=False, colalign=align, disable_numparse=True) + "\n")
-    escaped = shown.rename(columns=lambda c: c.replace("%", r"\%").replace("_", r"\_"))
-    escaped = escaped.map(lambda v: v.replace("%", r"\%").replace("_", r"\_"))
+    write_text(page, html(shown, numeric, marked_up(caption), Path(page).stem))
+    write_text(markdown, markdown_table(shown, align) + "\n")
+    escaped = shown.rename(columns=in_latex).map(in_latex)
     write_text(
         latex,
         escaped.to_latex(
             index=False,
-            caption=caption.replace("%", r"\%").replace("_", r"\_"),
+            caption=in_latex(caption),
             label=f"tab:{Path(latex).stem}",
             position="tb",
             column_format="".join("r" if n else "l" for n in numeric),

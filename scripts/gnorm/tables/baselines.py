@@ -9,6 +9,7 @@ import pandas as pd
 from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy", "baselines")
+SHOWN = ("strategy",)
 DECIMALS = {"model (%)": 1, "majority class (%)": 1, "bag of words (%)": 1}
 
 

@@ -10,6 +10,7 @@ from gnorm.engine.metrics import METRICS, at_steps
 from gnorm.statistics.results import Results
 
 NEEDS = ("controls",)
+SHOWN = ("metrics", "tasks")
 DECIMALS = {"accuracy (%)": 1, "share (%)": 1}
 
 

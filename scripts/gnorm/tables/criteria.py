@@ -12,7 +12,7 @@ next tokens.
 import pandas as pd
 
 from gnorm.statistics.curves import accuracy_at, area
-from gnorm.statistics.results import Results, curves, importance
+from gnorm.statistics.results import Results, curves, importance, of_run_0
 
 NEEDS = ("criteria", "tidy")
 DECIMALS = {"forward": 0, "backward": 0}
@@ -33,7 +33,9 @@ def make(results: Results, settings: dict) -> pd.DataFrame:
             rows.append(row | {"like": like, "noise": noise(first)} | costs.loc[name].to_dict())
         for name in (name for name, entry in results.strategies.items() if entry["drawn"]):
             trials = curves(tidy, model, name)
-            rows.append({"model": title, "criterion": name, **measured(trials, trials), "forward": 0, "backward": 0})
+            rows.append(
+                {"model": title, "criterion": name, **measured(trials, of_run_0(trials)), "forward": 0, "backward": 0}
+            )
     first = f"like {rows[0]['criterion']}"
     table = pd.DataFrame(rows).rename(columns={"like": first})
     return table.astype({"forward": "Int64", "backward": "Int64"})

@@ -1,6 +1,6 @@
 """Area under the accuracy curve of every strategy, a column a model.
 
-Run 0 ± the standard deviation over runs; for random pruning the mean over trials ± their deviation.
+Run 0 ± the standard deviation over runs; for random pruning the mean over its trials ± the deviation over all.
 """
 
 import pandas as pd

@@ -9,6 +9,7 @@ from gnorm.statistics.curves import megabytes, stop_point
 from gnorm.statistics.results import Results, curves
 
 NEEDS = ("tidy", "solutions")
+SHOWN = ("tolerance",)
 DECIMALS = {"accuracy before (%)": 2, "accuracy after (%)": 2, "accuracy ±": 2, "decrease (%)": 2, "pruned ±": 1}
 DECIMALS |= {"size before (MB)": 2, "size after (MB)": 2, "size ±": 2, "reduction (%)": 2}
 

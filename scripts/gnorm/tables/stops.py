@@ -12,6 +12,7 @@ from gnorm.statistics.curves import stop_point
 from gnorm.statistics.results import Results, curves, total_heads
 
 NEEDS = ("tidy",)
+SHOWN = ("strategy", "tolerance")
 PUBLISHED = "stops"
 DECIMALS = {"before (%)": 2, "after (%)": 2, "decrease (%)": 2, "picked: after (%)": 2, "picked: decrease (%)": 2}
 

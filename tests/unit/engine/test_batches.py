@@ -15,7 +15,7 @@ from gnorm.scores import entropy, gnorm
 
 
 def too_large(model, tokens):
-    """Make the model fail, as a full GPU would, on more than so many tokens; returns what it was given."""
+    """Make the model fail, as a full GPU would, on more than `tokens` tokens; returns the sizes of its batches."""
     given = []
 
     def refuse(_module, _args, kwargs):
@@ -263,3 +263,28 @@ def test_the_budget_follows_memory(make_tiny, caplog):
     assert "memory is short" not in caplog.text
     assert token_budget("auto", tiny.model, tiny.heads, 700) == LEAST
     assert "raise memory_mb in the suite, now 700" in caplog.text
+
+
+GOOD = {"text": "up", "pair": None, "label": 0}
+WRONG = [
+    (
+        {"text": "up", "label": 0},
+        "calibration rows: row 1 has no `pair`: a row has `text`, `pair` .a second text, or None",
+    ),
+    ({"text": "up", "pair": None}, "row 1 has no `label`"),
+    ("up", "row 1 has no `text`"),
+    (GOOD | {"label": "negative", "row": 7}, "row 7 has the label 'negative': a row has .* .the number of its class"),
+    (GOOD | {"label": 0.5}, "row 1 has the label 0.5"),
+    (GOOD | {"label": None}, "row 1 and the first row: either all have a label, or none has"),
+]
+
+
+@pytest.mark.parametrize("row,message", WRONG)
+@pytest.mark.fault("a caller's rows lack `pair`, or have labels that are text", "one line says what a row has")
+def test_rows_of_another_form_are_one_line(make_tiny, row, message):
+    tokenizer = make_tiny("bert").tokenizer
+    for pack in (batches.make, batches.in_order):
+        with pytest.raises(UserError, match=message) as caught:
+            pack(tokenizer, [GOOD, row], 100, what="calibration rows")
+        assert "\n" not in str(caught.value)
+    assert batches.make(tokenizer, [GOOD, GOOD | {"label": torch.tensor(1)}, GOOD | {"label": True}], 100)

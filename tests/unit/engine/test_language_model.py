@@ -1,10 +1,7 @@
 """Decoders as language models: every criterion, evaluation, training, generation and the export against naive loops."""
 
 import copy
-import json
 import math
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import export_solution
@@ -15,20 +12,21 @@ import pandas as pd
 import prune_heads
 import pytest
 import torch
-from support import in_float64, make_checkpoint, make_dataset, part_files
+from support import in_a_fresh_process, in_float64, make_checkpoint, make_dataset, part_files, pythons
 from tokenizers import processors
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from gnorm.data import corpora, prepare
-from gnorm.data.rows import NO_CLASS
+from gnorm.data.rows import NO_CLASS, read
 from gnorm.engine import batches, speed, training
-from gnorm.engine.evaluate import Evaluation, Outcomes
+from gnorm.engine.evaluate import Evaluation, Gathered
 from gnorm.errors import UserError
 from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints, export, search, surgery
 from gnorm.models.accounting import count, modules
 from gnorm.models.gates import Gates
 from gnorm.models.heads import PARTS, head_map, keep
+from gnorm.models.loaded import Loaded
 from gnorm.models.slots import eager, projection
 from gnorm.pruning.trajectory import follow, replay
 from gnorm.resume import State
@@ -248,7 +246,7 @@ def test_a_row_without_a_next_token_counts_in_no_loss(decoder):
 def test_what_scoring_predicts_needs_no_evaluation(decoder, monkeypatch):
     """Rows that are scored and evaluated are run once, and every metric is the same."""
     heads = decoder.heads
-    predicted = Outcomes(decoder.model, heads)
+    predicted = Gathered(decoder.model, heads)
     gnorm.score(decoder.model, heads, padded(decoder), seen=predicted.add)
     known = predicted.by_row()
     expected = Evaluation(padded(decoder), heads, 0, METRICS).accuracy(decoder.model)
@@ -401,10 +399,8 @@ def save_solution(bench, solution, folder):
         bench=bench,
         solution=folder / "solution.json",
         heads=folder / "heads.json",
-        title="LM",
-        suite="test",
-        seen=0,
-        outputs=SimpleNamespace(checkpoint=folder / "out", latency=folder / "latency.json"),
+        facts={"title": "LM", "suite": "test", "seen": 0},
+        outputs=SimpleNamespace(checkpoint=folder / "out", dense=folder / "dense", latency=folder / "latency.json"),
     )
 
 
@@ -423,8 +419,8 @@ def test_from_the_corpus_to_an_exported_decoder(trained, tmp_path):
     levels = slots // 2 + 1
     wanted = ["tokens_per_second", "lexical_diversity", "repetition"]
     measure_speed.main(
-        dataset_folder=trained,
-        checkpoint=trained / "model",
+        bench=Loaded.load(checkpoint=trained / "model"),
+        rows=read(trained, "evaluation"),
         trajectories={"greedy": trajectory},
         levels=levels,
         metrics=wanted,
@@ -447,19 +443,13 @@ def test_from_the_corpus_to_an_exported_decoder(trained, tmp_path):
     card = (tmp_path / "out/README.md").read_text()
     assert "pipeline_tag: text-generation" in card and "AutoModelForCausalLM" in card and "Classes" not in card
     assert "| next-token accuracy (%) |" in card and "| perplexity |" in card
-    row = pd.read_parquet(trained / "rows.parquet")["text"][0]
-    program = (
-        "import sys, json, torch; from transformers import AutoModelForCausalLM as M, AutoTokenizer as T\n"
-        "m, t = M.from_pretrained(sys.argv[1]).eval(), T.from_pretrained(sys.argv[1])\n"
-        "with torch.no_grad(): print(json.dumps(m(**t(sys.argv[2], return_tensors='pt')).logits[0].tolist()))\n"
-        "assert m.config.use_cache and not [n for n in sys.modules if n.split('.')[0] == 'gnorm']"
-    )
-    made = subprocess.run(
-        [sys.executable, "-I", "-c", program, str(tmp_path / "out"), row], capture_output=True, text=True
-    )
-    assert made.returncode == 0, made.stderr[-2000:]
-    ours = model(**tokenizer(row, return_tensors="pt")).logits[0]
-    assert torch.allclose(torch.tensor(json.loads(made.stdout)), ours, atol=1e-4)
+    row = {"text": pd.read_parquet(trained / "rows.parquet")["text"][0], "pair": None}
+    ours = model(**tokenizer(row["text"], return_tensors="pt")).logits[0]
+    for form, size in (("out", count(model)), ("dense", before)):
+        assert read_json(tmp_path / form / "config.json")["use_cache"]
+        for python in pythons():
+            found = in_a_fresh_process(tmp_path / form, [row], tmp_path, compact=form == "out", python=python)
+            assert torch.allclose(torch.tensor(found["logits"][0]), ours, atol=1e-5) and found["parameters"] == size
     again, again_heads, _ = export.load(tmp_path / "out")
     assert count(again) == count(model) and torch.equal(again_heads.kept(again), heads.kept(model))
 
@@ -488,8 +478,8 @@ def test_a_searched_decoder_from_its_folder_to_its_export(family, unit, make_tin
         assert steps["heads_left"].tolist() == list(range(slots, -1, -1)) and steps["perplexity"].nunique() > 1
         assert steps["parameters"].is_monotonic_decreasing
     measure_speed.main(
-        dataset_folder=tmp_path,
-        checkpoint=model_folder,
+        bench=Loaded.load(checkpoint=model_folder),
+        rows=read(tmp_path, "evaluation"),
         trajectories=trajectories,
         levels=4,
         metrics=["tokens_per_second", "repetition"],
@@ -515,7 +505,7 @@ def test_training_follows_the_seed(make_tiny):
     pairs = list(zip(first.parameters(), second.parameters(), other.parameters(), strict=True))
     assert all(torch.equal(a, b) for a, b, _ in pairs) and not all(torch.equal(a, c) for a, _, c in pairs)
     assert first.config.num_key_value_heads == 2 and isinstance(
-        first, AutoModelForCausalLM._model_mapping[type(first.config)]
+        first, checkpoints.KINDS[checkpoints.CLASSES["language_model"]][type(first.config)]
     )
 
 

@@ -16,6 +16,7 @@ import torch
 from support import FAMILIES, OTHERS, make_checkpoint, make_dataset, part_files
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from gnorm.data.rows import read
 from gnorm.engine import batches
 from gnorm.engine.evaluate import Evaluation
 from gnorm.errors import UserError
@@ -24,6 +25,7 @@ from gnorm.models import checkpoints, export, surgery
 from gnorm.models.accounting import count
 from gnorm.models.gates import Gates
 from gnorm.models.heads import PARTS, head_map
+from gnorm.models.loaded import Loaded
 from gnorm.models.slots import eager, projection
 from gnorm.pruning.trajectory import follow
 from gnorm.resume import State
@@ -307,26 +309,6 @@ def test_batches_leave_out_what_the_model_does_not_take(other):
     assert ("token_type_ids" in made[0].inputs) == (other.model.config.model_type == "electra")
 
 
-def test_a_pruned_model_is_loaded_by_plain_transformers(other, tmp_path):
-    other.model.float()
-    (batch,) = other.batches(4, tokens=10_000)
-    untouched = logits(other.model, batch)
-    for number, slots in enumerate(cases(other.heads)):
-        model, folder = copy.deepcopy(other.model), tmp_path / str(number)
-        surgery.prune(model, other.heads, slots)
-        export.save(folder, model, other.heads, other.tokenizer)
-        expected = logits(model, batch)
-        assert (expected - untouched).abs().max() > 1e-2
-        plain = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
-        assert (logits(plain, batch) - expected).abs().max() < 1e-4
-        again, heads, _ = export.load(folder)
-        assert torch.equal(heads.kept(again), other.heads.kept(model))
-        assert count(again) == count(model)
-        assert (logits(again, batch) - expected).abs().max() < 1e-4
-        zeros = not (other.heads.textpruner or (other.heads.reloads and number < 2))
-        assert (count(plain) == count(other.model)) == zeros
-
-
 def test_a_decoder_and_its_tokenizer_agree_on_padding(make_tiny):
     tiny = make_tiny("gpt2")
     model, tokenizer = tiny.model, copy.deepcopy(tiny.tokenizer)
@@ -418,14 +400,15 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
         .loc[1, ["layer", "head"]]
         .equals(found["entropy", "every_step"].loc[1, ["layer", "head"]])
     )
-    gradient_change.main(dataset_folder=folder, checkpoint=at["checkpoint"], output=tmp_path / "change.npz")
+    loaded = Loaded.load(checkpoint=at["checkpoint"])
+    gradient_change.main(bench=loaded, rows=read(folder, "calibration"), output=tmp_path / "change.npz")
     change = np.load(tmp_path / "change.npz")["change"]
     assert change.shape[1] == said["heads"] and np.abs(change).max() > 0
     names = {"solution": "solution.json", "mask": "mask.csv", "parameters": "parameters.csv"}
     outputs = SimpleNamespace(**{key: tmp_path / name for key, name in names.items()})
     write_json(tmp_path / "controls.json", {"all heads": {"correct": 1, "evaluated": 4}})
     find_solution.main(
-        checkpoint=at["checkpoint"],
+        bench=loaded,
         trajectory=tmp_path / "gnorm" / "every_step" / "0-0.csv",
         controls=tmp_path / "controls.json",
         settings={"strategy": "greedy_gnorm", "tolerance": 0.1, "fixed": slots // 2},
@@ -441,17 +424,14 @@ def test_through_the_scripts_of_the_workflow(family, make_tiny, tmp_path):
         bench=Workbench.load(**bench, on="cpu"),
         solution=outputs.solution,
         heads=at["heads.json"],
-        title="Own",
-        suite="test",
-        seen=0,
-        outputs=SimpleNamespace(checkpoint=tmp_path / "out", latency=tmp_path / "latency.json"),
+        facts={"title": "Own", "suite": "test", "seen": 0},
+        outputs=SimpleNamespace(
+            checkpoint=tmp_path / "out", dense=tmp_path / "dense", latency=tmp_path / "latency.json"
+        ),
     )  # compares logits
     again, heads, _ = export.load(tmp_path / "out")
     assert count(again) == solution["after"]["parameters"]
     assert (~heads.kept(again)).nonzero().tolist() == sorted(solution["pruned_slots"])
-    zeroed = "zeros for the removed heads" in (tmp_path / "out" / "README.md").read_text()
-    without_heads = not heads.kept(again).any(1).all()  # a layer that lost all of them
-    assert zeroed == (family in ("llama", "qwen2", "opt") or (family != "electra" and without_heads))
 
 
 @pytest.mark.parametrize("gone", [[], [(0, 1), (2, 0)]], ids=["whole", "pruned"])

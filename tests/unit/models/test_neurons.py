@@ -10,14 +10,13 @@ import random_pruning
 import torch
 from scipy.stats import rankdata
 from support import FAMILIES, OTHERS, counted, on_disk, part_files
-from transformers import AutoModelForSequenceClassification
 
 from gnorm import scores
 from gnorm.engine import batches
 from gnorm.engine.evaluate import Evaluation
 from gnorm.engine.finite import NotFinite
 from gnorm.errors import UserError
-from gnorm.models import export, surgery
+from gnorm.models import surgery
 from gnorm.models.accounting import count
 from gnorm.models.gates import Gates
 from gnorm.models.neurons import neuron_map, pruned_neurons
@@ -275,28 +274,6 @@ def test_hard_concrete_closes_useless_neurons_first(make_tiny):
     assert found[1, 2] == hard_concrete.START  # nothing moves a gate that does nothing
     found = hard_concrete.score(tiny.model, neurons, tiny.batches(8), steps=40, penalty=0.1)
     assert found[1, 2] < found.median()
-
-
-def test_a_model_without_some_neurons_is_loaded_by_plain_transformers(any_family, tmp_path):
-    any_family.model.float()
-    (batch,) = any_family.batches(4, tokens=10_000)
-    for number, (gone, slots) in enumerate(
-        [([], cases(any_family.neurons)[1]), ([(0, 1)], cases(any_family.neurons)[2]), ([], every(any_family.neurons))]
-    ):
-        model, folder = copy.deepcopy(any_family.model), tmp_path / str(number)
-        surgery.prune(model, any_family.neurons, slots)
-        if gone:
-            surgery.prune(model, any_family.heads, gone)
-        assert not export.as_it_is(model, any_family.heads)
-        export.save(folder, model, any_family.heads, any_family.tokenizer)
-        expected = logits(model, batch)
-        plain = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
-        assert (logits(plain, batch) - expected).abs().max() < 1e-4
-        again, heads, _ = export.load(folder)
-        assert torch.equal(any_family.neurons.kept(again), any_family.neurons.kept(model))
-        assert torch.equal(heads.kept(again), any_family.heads.kept(model))
-        assert count(again) == count(model) < count(plain)
-        assert (logits(again, batch) - expected).abs().max() < 1e-4
 
 
 def test_through_the_scripts_of_the_workflow(any_family, tmp_path):

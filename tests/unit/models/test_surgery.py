@@ -9,6 +9,8 @@ import torch
 from gnorm.models import checkpoints, surgery
 from gnorm.models.accounting import count
 from gnorm.models.heads import head_map
+from gnorm.models.rebuild import rebuilding
+from gnorm.models.versions import DTYPE
 
 
 def logits(model, batch):
@@ -76,7 +78,8 @@ def test_a_pruned_model_saves_and_loads(tiny, tmp_path):
 
     surgery.prune(tiny.model, tiny.heads, cases(tiny.heads)[2])
     tiny.model.save_pretrained(tmp_path)
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path, torch_dtype=torch.float64).eval()
+    with rebuilding():
+        again = AutoModelForSequenceClassification.from_pretrained(tmp_path, **{DTYPE: torch.float64}).eval()
     (batch,) = tiny.batches(4, tokens=10_000)
     assert torch.equal(logits(again, batch), logits(tiny.model, batch))
     assert torch.equal(head_map(again).kept(again), tiny.heads.kept(tiny.model))

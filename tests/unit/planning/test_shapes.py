@@ -1,6 +1,7 @@
 """Dimensions of models, and memory: never too little for what was measured."""
 
 from itertools import accumulate
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from gnorm.engine.batches import Batch
 from gnorm.engine.footprint import bytes_per_token
 from gnorm.models import checkpoints
 from gnorm.models.heads import head_map
-from gnorm.planning.shapes import shape
+from gnorm.planning.shapes import shape, slots_of, steps_of
+from gnorm.pruning.trajectory import Stop
 from gnorm.published import paper
 
 
@@ -31,6 +33,9 @@ def test_dimensions_come_from_the_files_once_they_are_there(make_tiny, tmp_path)
     tiny.model.config.save_pretrained(tmp_path)
     entry = {"checkpoint": {"source": "hub", "id": "someone/unknown"}}
     assert not shape(entry).known and shape(entry).layers == 24
+    minilm = costs_of("minilm").shapes["TWEETS"]
+    assert minilm.known and minilm.parameters == 22_713_216  # its authors say 22.7 million
+    entry |= {"dimensions": costs_of("minilm").settings["models"]["TWEETS"]["dimensions"]}
     of_files = shape(entry, [tmp_path / "missing", tmp_path])
     classifier = sum(p.numel() for p in tiny.model.classifier.parameters())
     assert of_files.parameters + classifier == sum(p.numel() for p in tiny.model.parameters())
@@ -120,3 +125,22 @@ def test_the_suite_may_say_what_a_job_asks_for():
     suite = costs_of("mini")
     suite.settings["jobs"]["memory_mb"] = 7777
     assert suite.memory_mb("BERT") == 7777
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("unit", ["heads", "neurons"])
+def test_a_trajectory_takes_as_many_steps_as_its_plan_counts(tied, unit):
+    of = SimpleNamespace(slots=10 if tied else 30, layers=3, feed_forward=40, tied=tied)
+    strategy = {"unit": unit, "group": 4}
+    slots, together = slots_of(strategy, of), 3 if tied else 1
+    limits = [{}, *({"heads": n} for n in (0, 1, 2, 7, 29, 30, 99)), {"heads": 12, "fraction": 0.29}]
+    for stop in limits + [{"fraction": share / 100} for share in range(1, 101)]:
+        steps = 0
+        while steps < slots and not Stop(**stop).enough((steps + 1) * together, slots * together):
+            steps += 1
+        assert steps_of(strategy, of, stop) == steps, stop
+
+
+def test_a_share_of_heads_that_is_an_ulp_less_is_that_share():
+    hundred = SimpleNamespace(slots=100, tied=False)
+    assert steps_of({"unit": "heads"}, hundred, {"fraction": 0.29}) == 29  # 0.29 * 100 is less, by an ulp

@@ -36,7 +36,7 @@ def test_a_strategy_and_the_comparison_score_the_same(make_tiny, tmp_path, setti
     bench = tiny.bench(rows, rows)
     score = Scorer(bench, tiny.heads, {"score": "gnorm", "rescore": "never", "settings": settings}, run=run, seed=1)
     alone, _ = score(tiny.model)
-    done = Progress(State(tmp_path / "state.pt", {}))
+    done = Progress(State(tmp_path / "state.pt", {}), run)
     compared, _ = score_part(bench, Source(bench, [], run, 1), ["gnorm"], {"gnorm": settings}, done)
     assert torch.equal(alone, compared["gnorm"])
 
@@ -49,12 +49,19 @@ def test_criteria_of_other_rows_share_no_batches(make_tiny, tmp_path):
     bench = tiny.bench(rows[:3], rows)
     bench._lists["entropy"] = rows[3:]
     criteria = {"magnitude": {}, "gnorm": {}, "entropy": {}}
-    done = Progress(State(tmp_path / "state.pt", {}))
+    done = Progress(State(tmp_path / "state.pt", {}), 0)
     together, _ = score_part(bench, Source(bench, [], 1, 1), list(criteria), criteria, done)
     for name, which, count in (("gnorm", "calibration", 3), ("entropy", "entropy", 6)):
         made = bench.batches(which, resample(count, 1, 1))
         alone = scores.load(name).score(tiny.model, tiny.heads, made)
         assert torch.allclose(together[name], alone, rtol=1e-9, atol=1e-12), name
+
+
+def test_a_run_with_a_model_of_its_own_scores_the_rows_as_they_are(make_tiny):
+    tiny = make_tiny("bert")
+    rows = [row for row in tiny.rows if row["label"] >= 0][:8]
+    apart, resampling = (Source(tiny.bench(rows, rows, resamples=own), [], 2, 1) for own in (False, True))
+    assert apart.weights("gnorm") == [1] * 8 != resampling.weights("gnorm") == resample(8, 2, 1)
 
 
 def test_stored_scores_run_no_model(make_tiny, monkeypatch):

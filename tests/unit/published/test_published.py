@@ -179,7 +179,7 @@ def test_parameters_and_sizes_digit_by_digit(model, pruned):
 
 
 def test_the_slips_in_print_are_found():
-    """Of the eight percentages of Table 1, exact values give another last digit for four."""
+    """Exact values give another last digit for four of the eight percentages of Table 1."""
     exact = {"BERT": (0.9682267067410906, 0.9008157986260197)}  # 2255 and 2098 of 2329 rows
     tidy = pd.DataFrame(
         [
@@ -211,7 +211,7 @@ def test_claims_can_fail(clone):
     swapped = tidy.copy()
     names = {"greedy_gnorm": "inverse_gnorm", "inverse_gnorm": "greedy_gnorm"}
     swapped["strategy"] = swapped["strategy"].replace(names)
-    right, wrong = (verdict.Evidence(t, verdict.PRINTED) for t in (tidy, swapped))
+    right, wrong = (verdict.Evidence(t, verdict.PRINTED, published=True) for t in (tidy, swapped))
     for claim in (
         verdict.greedy_beats("ae"),
         verdict.inverse_collapses_first,
@@ -365,6 +365,48 @@ def test_what_was_not_run_says_what_to_add():
     assert said == "raise `random.levels` in the suite"
 
 
+TRAIN = "`vary: training` in the suite, for a model that it trains"
+
+
+@pytest.mark.parametrize(
+    ("published", "independent", "runs", "status", "said"),
+    [
+        (False, True, 1, "not run", "set `runs: 3` in config.yaml"),
+        (False, True, 3, "reproduced", "yes: 3 runs, each with a model of its own"),
+        (False, False, 1, "not run", f"set `runs: 3` in config.yaml and {TRAIN}"),
+        (False, False, 3, "not run", f"3 runs resample the calibration rows of one model: set {TRAIN}"),
+        (True, False, 1, "differs", ""),
+        (True, False, 3, "reproduced", ""),
+    ],
+)
+def test_few_runs_of_ones_own_are_a_setting_and_say_nothing_about_the_paper(published, independent, runs, status, said):
+    """Runs are independent where each trains a model."""
+    run = pd.DataFrame({"fraction_pruned": [0, 0.5, 1], "heads_pruned": [0, 1, 2], "accuracy": [0.9, 0.8, 0.5]})
+    run = run.assign(model="M", strategy="greedy_gnorm", trial=None, heads_left=2 - run["heads_pruned"])
+    tidy = pd.concat([run.assign(run=i) for i in range(runs)])
+    evidence = verdict.Evidence(tidy, 1.0, published=published, independent=("M",) if independent else ())
+    sides = (None, evidence) if published else (evidence, None)
+    table = verdict.decide({"M": "Model"}, *sides, no_parameters()).set_index("item")
+    row = table.loc["Averaged over three independent runs"]
+    assert row["status"] == status and row["this run"] == said
+
+
+@pytest.mark.parametrize(("apart", "mean"), [(False, 0.6), (True, 0.7)])
+def test_claims_compare_run_0_with_trials_on_its_model(apart, mean):
+    """Trials of another run prune another model."""
+    levels = [0.0, 0.5, 1.0]
+    middles = {("greedy_gnorm", 0, None): 0.65, ("random", 0, 0): 0.7, ("random", 1, 1): 0.5}
+    curves = [
+        pd.DataFrame({"fraction_pruned": levels, "accuracy": [0.9, middle, 0.1], "heads_pruned": [0, 2, 4]}).assign(
+            model="M", strategy=strategy, trial=trial, run=run if apart or strategy != "random" else None
+        )
+        for (strategy, run, trial), middle in middles.items()
+    ]
+    evidence = verdict.Evidence(pd.concat(curves).assign(heads_left=lambda table: 4 - table["heads_pruned"]), 1.0)
+    found = verdict.greedy_beats_random(evidence, "M")
+    assert f"area 0.575 against {0.25 + mean / 2:.3f}" in found.text and found.holds is not apart
+
+
 def published_tidy(folder):
     found = interchange.scan(folder)
     output = folder / "tidy.csv"
@@ -411,3 +453,24 @@ def test_collapse_rises_and_intervals():
     low, high = wilson(0.9, 10)
     assert (round(low, 4), round(high, 4)) == (0.5958, 0.9821)
     assert wilson(1.0, 25)[1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("seen", "held"), [(0, True), (2, False)])
+def test_a_run_is_held_out_if_no_evaluation_row_was_seen(seen, held):
+    judged = dataclasses.replace(sentinel_evidence(), splits={"M": {"evaluation": [1, 2, 3], "seen": seen}})
+    found = verdict.held_out(judged, "M")
+    assert found.text == f"{seen} of 3 rows were also trained or scored on" and found.holds == held
+
+
+@pytest.mark.fault(
+    "the unpruned model is worse than always answering the most common class", "the verdict's first line"
+)
+def test_a_model_that_is_worse_than_guessing_is_the_verdicts_first_line():
+    evidence = sentinel_evidence()
+    unpruned = evidence.tidy[evidence.tidy["heads_pruned"] == 0]["accuracy"].iloc[0]
+    for majority, said in ((unpruned + 0.01, True), (unpruned, False), (None, False)):
+        judged = dataclasses.replace(evidence, splits={"M": {"majority": majority}})
+        warnings = judged.guesses({"M": "Model", "N": "Other"})
+        assert len(warnings) == said
+        text = verdict.markdown(pd.DataFrame(columns=["part", "status"]), True, "test", warnings)
+        assert text.startswith("# Verdict\n\n**Model is right on") == said

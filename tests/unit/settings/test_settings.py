@@ -126,6 +126,51 @@ def test_a_model_may_have_a_size_of_batches_of_its_own():
     assert "batch_rows" not in found["ROBERTA"]["strategies"]["ae"]["settings"]
 
 
+def smoke_with(tmp_path, **changes):
+    """The models of the suite `smoke`, changes of the whole suite and of its models by name, under the name `mine`."""
+    copy_workflow(tmp_path)
+    suite = yaml.safe_load((tmp_path / "suites/smoke.yaml").read_text())
+    for model, entry in suite["models"].items():
+        entry |= changes.pop(model, {})
+    (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump(suite | changes, sort_keys=False))
+    return settings.load(CONFIG | {"suite": "mine"}, tmp_path)["models"]
+
+
+def test_runs_vary_what_the_suite_says_or_the_model(tmp_path):
+    def varied(**changes):
+        return [entry["vary"] for entry in smoke_with(tmp_path, **changes).values()]
+
+    assert varied() == ["rows", "rows"] and varied(vary="training") == ["training", "training"]
+    assert varied(ALBERT={"vary": "training"}) == ["rows", "training"]
+    assert varied(vary="training", ALBERT={"vary": "rows"}) == ["training", "rows"]
+    with pytest.raises(UserError, match="mine.yaml: vary: there is no value 'train'; did you mean 'training'?"):
+        varied(vary="train")
+
+
+def test_a_loaded_model_varies_rows_only(tmp_path):
+    loaded = {"checkpoint": {"source": "hub", "id": "a/b"}}
+    for changes in ({"vary": "training", "BERT": loaded}, {"BERT": loaded | {"vary": "training"}}):
+        with pytest.raises(UserError) as said:
+            smoke_with(tmp_path, **changes)
+        assert str(said.value) == (
+            "suites/mine.yaml: models.BERT.vary: its checkpoint is loaded, not trained here, so its runs can vary "
+            "rows only; set `vary: rows` for it"
+        )
+    assert smoke_with(tmp_path, vary="training", BERT=loaded | {"vary": "rows"})["BERT"]["vary"] == "rows"
+
+
+def test_each_run_with_a_model_of_its_own_has_shards_and_trials(tmp_path):
+    """Three runs in place of one are too many for Snakemake."""
+    rows = {"rows": {"train": 200, "calibration": 40_000, "evaluation": 40}, "shard_rows": 8}
+    assert smoke_with(tmp_path, BERT=rows)
+    with pytest.raises(UserError, match="120000 rows are more than 10000 shards; raise it to 12"):
+        smoke_with(tmp_path, BERT=rows | {"vary": "training"})
+    trials = {"random": {"trials": 10_000, "levels": 3}}
+    assert smoke_with(tmp_path, trials_per_job=1, BERT=trials)
+    with pytest.raises(UserError, match="30000 trials are more than 10000 jobs; raise trials_per_job to 3"):
+        smoke_with(tmp_path, trials_per_job=1, BERT=trials | {"vary": "training"})
+
+
 HUB_MISTAKES = [
     ({"checkpoint": {"source": "hub", "id": "bert"}}, "checkpoint.id: must be owner/name, as on the hub, got 'bert'"),
     ({"checkpoint": {"source": "hub", "id": "a/b/c"}}, "checkpoint.id: must be owner/name, as on the hub"),
@@ -160,7 +205,33 @@ FILE = {"source": "file", "path": "a.csv", "text": "t"}
 TRAIN = {"source": "train", "layers": 2}
 LETTERS = {"source": "generated", "corpus": "letters"}
 ROWS = {"train": 5, "calibration": 5, "evaluation": 5}
+LABELLED = FILE | {"label": "l"}
+SCORED = LABELLED | {"classes": ["a", "b"], "neutral": 1}
 HUB_MISTAKES += [
+    ({"dataset": LABELLED | {"label": "t", "classes": ["a", "b"]}}, "dataset.label: 't' is the column of `text` too"),
+    ({"dataset": LABELLED | {"pair": "t", "classes": ["a", "b"]}}, "dataset.pair: 't' is the column of `text` too"),
+    (
+        {"dataset": LABELLED | {"classes": ["a", "b"], "columns": ["t", "stars"]}},
+        "models.BERT.dataset.label: there is no column 'l'; allowed: t, stars",
+    ),
+    ({"dataset": LABELLED | {"columns": ["t", "l", "t"]}}, "models.BERT.dataset.columns: must name nothing twice"),
+    (
+        {"dataset": LABELLED | {"separator": ";;"}},
+        "dataset.separator: must be the one character that separates columns, or null",
+    ),
+    (
+        {"dataset": LABELLED | {"encoding": "utf8"}},
+        "there is no value 'utf8'; did you mean 'utf-8'? allowed: null, utf-8, utf-16,",
+    ),
+    ({"dataset": LABELLED | {"encoding": "windows-1525"}}, "no value 'windows-1525'; did you mean 'windows-125"),
+    ({"dataset": SCORED | {"unscored": ["c"]}}, "models.BERT.dataset.unscored: `neutral` gives every row a class"),
+    ({"dataset": LABELLED | {"classes": ["a", "b", "a"]}}, "BERT.dataset.classes: 'a' stands there twice; name each"),
+    ({"dataset": LABELLED | {"classes": [1, "1"]}}, "models.BERT.dataset.classes: '1' stands there twice"),
+    ({"dataset": LABELLED | {"classes": [None, "b"]}}, "dataset.classes: null is no name; put it in quotes"),
+    (
+        {"dataset": LABELLED | {"classes": ["a", "b"], "unscored": ["c", "b"]}},
+        "models.BERT.dataset.unscored: 'b' is one of `classes:` too; leave it out of either",
+    ),
     ({"dataset": FILE}, "models.BERT.dataset: the key 'label' is missing"),
     ({"dataset": FILE | {"label": "l"}}, "models.BERT.dataset: the key 'classes' is missing"),
     ({"task": "language_model"}, "models.BERT.dataset.label: a language model's rows have none; leave it out"),
@@ -494,13 +565,6 @@ def test_strategies_of_neurons_know_their_groups():
     config = changed("strategies.new", {"score": "fisher", "unit": "neurons"}) | {"neurons": {"group": 8}}
     found = settings.load(config, ROOT)["models"]["BERT"]["strategies"]
     assert found["new"]["group"] == 8 and "group" not in found["greedy_gnorm"]
-    with pytest.raises(
-        UserError, match="models.BERT.checkpoint.feed_forward: 128 neurons are no multiple of neurons.gr"
-    ):
-        settings.load(config | {"neurons": {"group": 48}}, ROOT)
-    config["strategies"]["new"] = {"score": "random", "trials": 2, "unit": "neurons"}
-    with pytest.raises(UserError, match="models.ALBERT.random.levels: 2 groups of neurons allow new at most 3, got 9"):
-        settings.load(config | {"neurons": {"group": 64}}, ROOT)
 
 
 def test_examples_can_be_copied():
@@ -585,3 +649,63 @@ def test_model_names_that_would_share_files(tmp_path):
     (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump(suite))
     with pytest.raises(UserError, match="models.BERT2: the name is 'BERT' and a digit"):
         settings.load(CONFIG | {"suite": "mine"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content,message",
+    [
+        (
+            "threads: 1\nmodels: {}\nthreads: 2\n",
+            "mine.yaml: the key 'threads' stands in line 1 and in line 3: remove one",
+        ),
+        ("models:\n  A: {title: x, title: x}\n", "mine.yaml: the key 'title' stands in line 2 and in line 2"),
+        ("models:\n  A:\n    rows: {}\n  A:\n    rows: {}\n", "the key 'A' stands in line 2 and in line 4"),
+        ("models:\n\tA:\n", "mine.yaml, line 2: there is a tab; YAML is indented with spaces"),
+        ("models:\n  A:\n  \ttitle: x\n", "mine.yaml, line 3: there is a tab"),
+        ("models: [\n", "mine.yaml is not valid YAML"),
+    ],
+)
+@pytest.mark.fault("a suite has a key twice, or tabs", "refused; file and lines are named")
+def test_keys_that_stand_twice_and_tabs(tmp_path, content, message):
+    copy_workflow(tmp_path)
+    (tmp_path / "suites/mine.yaml").write_text(content)
+    with pytest.raises(UserError) as caught:
+        settings.load(CONFIG | {"suite": "mine"}, tmp_path)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content,expected",
+    [
+        (
+            "bb: &bb {a: 1}\nx: {y: {base: &base {<<: *bb,\n a: 2}}}\nuser: {<<: *base}\n",
+            {"bb": {"a": 1}, "x": {"y": {"base": {"a": 2}}}, "user": {"a": 2}},
+        ),
+        ("a: &a [{b: 1}]\nc: *a\nd: *a\n", {"a": [{"b": 1}], "c": [{"b": 1}], "d": [{"b": 1}]}),
+        ("b: 1\n'1': 2\n1: 3\n", {"b": 1, "1": 2, 1: 3}),
+        ("", None),
+    ],
+)
+def test_merged_keys_do_not_stand_twice(tmp_path, content, expected):
+    (tmp_path / "mine.yaml").write_text(content)
+    assert settings._read(tmp_path / "mine.yaml") == expected
+    settings.check_files([tmp_path / "mine.yaml"])
+
+
+def test_a_key_twice_inside_what_is_merged_is_still_refused(tmp_path):
+    (tmp_path / "mine.yaml").write_text("a: &a\n  b: 1\n  b: 2\nc: [{<<: *a}]\n")
+    with pytest.raises(UserError, match="the key 'b' stands in line 2 and in line 3"):
+        settings.check_files([tmp_path / "mine.yaml"])
+
+
+@pytest.mark.fault("config.yaml, which Snakemake reads itself, has a key twice", "refused with one line")
+def test_a_key_twice_in_the_configuration(tmp_path):
+    copy_workflow(tmp_path)
+    own = tmp_path / "config.yaml"
+    own.write_text(own.read_text() + "\nsuite: smoke\n")
+    made = subprocess.run([sys.executable, "-m", "snakemake", "-n"], cwd=tmp_path, capture_output=True, text=True)
+    said = [line for line in (made.stdout + made.stderr).splitlines() if line.startswith("Error")]
+    assert made.returncode and re.fullmatch(
+        r"Error in the configuration: config.yaml: the key 'suite' stands in line \d+ and in line \d+: remove one",
+        *said,
+    )

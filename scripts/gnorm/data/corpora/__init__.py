@@ -12,6 +12,8 @@ import random
 from pathlib import Path
 from types import ModuleType
 
+from gnorm.errors import UserError
+
 
 def names() -> list[str]:
     """The names of all corpora."""
@@ -32,7 +34,7 @@ def draw(name: str, count: int, seed: int) -> list[dict]:
         if (text, pair) in seen:
             repeats += 1
             if repeats > 20 * count:
-                raise ValueError(f"corpus {name} has fewer than {count} distinct rows")
+                raise UserError(f"rows: the corpus {name} has fewer than {count} different rows; ask for fewer")
             continue
         seen.add((text, pair))
         rows.append({"text": text, "pair": pair, "label_name": label})

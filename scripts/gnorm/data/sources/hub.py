@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnorm.data.saved import model_files
+from gnorm.data.saved import check_fetched, model_files
 from gnorm.errors import UserError
-from gnorm.files import atomic
+from gnorm.files import atomic, check_inside, check_yaml
 from gnorm.logs import log
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ LOCATION = ("id", "revision", "config", "split")
 MIRROR = "hub_mirror"
 RETRIES = 3  # a network may recover, but a file missing from a mirror stays missing
 TIMEOUT = 20  # seconds for the hub's first answer
+CARD = "README.md"
+# Files of a dataset that are fetched: rows, also packed.
+KINDS = ("arrow", "csv", "json", "jsonl", "ndjson", "parquet", "tsv", "txt", "zip")
+ROWS = tuple(f".{kind}{packed}" for kind in KINDS for packed in ("", ".gz", ".bz2", ".xz", ".zst"))
 
 
 def fetch_model(entry: dict, path: str | Path, mirror: str | None, archive: str | None = None) -> None:
@@ -43,11 +47,13 @@ def fetch_model(entry: dict, path: str | Path, mirror: str | None, archive: str 
             if not place.is_dir():
                 raise UserError(f"the mirror has no model {name}: put what save_pretrained writes into {place}/")
             for needed in model_files((one.name for one in place.iterdir() if one.is_file()), str(place)):
+                check_inside(place / needed, Path(mirror).expanduser())
                 shutil.copyfile(place / needed, temporary / needed)
         else:
             instead = f"put what save_pretrained writes into {place}/ and run with --config hub_mirror=DIR"
             wanted = partial(model_files, where=f"the model {name}")
             _download("model", name, entry["revision"], wanted, temporary, instead)
+        check_fetched(temporary)
 
 
 def fetch_dataset(entry: dict, path: str | Path, mirror: str | None, archive: str | None = None) -> None:
@@ -65,6 +71,7 @@ def fetch_dataset(entry: dict, path: str | Path, mirror: str | None, archive: st
             have = ", ".join(sorted(one.name for one in place.iterdir())) if place.is_dir() else ""
             instead = f"; the folder has {have}" if have else ""
             raise UserError(f"the mirror has no split {split!r} of the dataset {name}: {put}{instead}")
+        check_inside(present, Path(mirror).expanduser())
         records.write(records.read(present), path)
         return
     instead = f"{put} and run with --config hub_mirror=DIR"
@@ -72,11 +79,47 @@ def fetch_dataset(entry: dict, path: str | Path, mirror: str | None, archive: st
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=Path(path).parent) as scratch:
         repository, cache = Path(scratch, "repository"), Path(scratch, "cache")
         _download("dataset", name, entry["revision"], dataset_files, repository, instead)
+        check_card(repository / CARD, f"the dataset {name}")
         records.write(_read_repository(repository, cache, name, config, split, instead), path)
 
 
 def dataset_files(names: Iterable[str]) -> list[str]:
-    return [name for name in names if not name.endswith((".py", ".gitattributes"))]
+    """Choose rows and what describes them; a library would run or unpack other kinds, or take settings from them."""
+    return [name for name in names if name == CARD or name.endswith(ROWS)]
+
+
+def check_card(path: Path, where: str) -> None:
+    """Refuse a dataset's card that names rows elsewhere: a library would read or fetch them from where it says."""
+    if not path.exists():
+        return
+    import yaml
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    block = REGEX_YAML_BLOCK.search(path.read_text(encoding="utf-8", errors="replace"))
+    try:
+        check_yaml(block[2] if block else "")
+        said = yaml.safe_load(block[2]) if block else None
+    except (UserError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"{where}: its card cannot be read ({' '.join(str(error).split())})") from error
+    configs = said.get("configs") if isinstance(said, dict) else None
+    waiting = [
+        one[key]
+        for one in (configs if isinstance(configs, list) else [])
+        for key in ("data_files", "data_dir")
+        if isinstance(one, dict) and key in one
+    ]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict | list):
+            waiting += part.values() if isinstance(part, dict) else part
+        elif isinstance(part, str) and not _stays(part):
+            raise UserError(f"{where}: its card names rows outside of it, {part!r}: they are not read")
+
+
+def _stays(name: str) -> bool:
+    """Whether a file's name in a repository, or a pattern of names, stays in it."""
+    elsewhere = name.startswith(("/", "~")) or ".." in name.split("/")
+    return not elsewhere and not any(mark in name for mark in ("::", "://", "\\", "\0"))
 
 
 def _mirrored(mirror: str | None, *parts: str) -> Path:
@@ -106,6 +149,8 @@ def _download(
         repository = api.repo_info(name, repo_type=kind, revision=revision, timeout=TIMEOUT)
         log.info("%s %s, revision %s, is commit %s", kind, name, revision, repository.sha)
         for needed in wanted([one.rfilename for one in repository.siblings]):
+            if not _stays(needed):
+                raise UserError(f"the {kind} {name} has a file called {needed!r}, which would be written elsewhere")
             log.info("downloading %s", needed)
             api.hf_hub_download(name, needed, repo_type=kind, revision=repository.sha, local_dir=folder)
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's notes on its downloads
@@ -115,21 +160,29 @@ def _download(
 def _online() -> Iterator[None]:
     """Allow the network during a download only."""
     from huggingface_hub import constants
-    from huggingface_hub.utils import reset_sessions
 
     before = constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET
     constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET = False, True  # Xet would fill a cache in the home folder
-    reset_sessions()
+    _forget_sessions()
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET = before
-        reset_sessions()
+        _forget_sessions()
+
+
+def _forget_sessions() -> None:
+    """Let a change of mode take effect: sessions before version 1 of the library keep the mode they were made in."""
+    from huggingface_hub import utils
+
+    if hasattr(utils, "reset_sessions"):
+        utils.reset_sessions()
 
 
 @contextmanager
 def _explained(kind: str, name: str, revision: str, instead: str) -> Iterator[None]:
     """Turn the hub's errors into one line that says what to do."""
+    import httpx
     import requests
     from huggingface_hub import constants
     from huggingface_hub.errors import (
@@ -152,13 +205,14 @@ def _explained(kind: str, name: str, revision: str, instead: str) -> Iterator[No
     except RevisionNotFoundError as error:
         message = f"the {kind} {name} has no revision {revision!r} on the hub: correct `revision:` in the suite"
         raise UserError(f"{message}, or {instead}") from error
-    except (requests.RequestException, FileMetadataError) as error:
+    except (httpx.HTTPError, requests.RequestException, LocalEntryNotFoundError, FileMetadataError) as error:
         # The library reports a failed download as a missing local file; the reason is in the error's cause.
         first = (error.__cause__ or error) if isinstance(error, LocalEntryNotFoundError) else error
         if isinstance(first, HfHubHTTPError) and first.response is not None:
             failure = f"answers with HTTP status {first.response.status_code}"
         else:
-            failure = f"cannot be reached ({type(first).__name__})"
+            lost = isinstance(first, httpx.NetworkError | httpx.RemoteProtocolError)
+            failure = f"cannot be reached ({'ConnectionError' if lost else type(first).__name__})"
         message = f"the hub {constants.ENDPOINT} {failure} for the {kind} {name}: run again once it can be reached"
         raise UserError(f"{message}, or {instead}") from error
 
@@ -181,9 +235,18 @@ def _read_repository(
         splits = datasets.get_dataset_split_names(path, config, cache_dir=str(cache))
         if split not in splits:
             raise UserError(f"the dataset {name} has no split {split!r}; allowed: {', '.join(splits)}")
-        return datasets.load_dataset(
-            path, config, split=split, cache_dir=str(cache), keep_in_memory=True, verification_mode="no_checks"
-        )
-    except (FileNotFoundError, *records.UNREADABLE) as error:
+        options = {"cache_dir": str(cache), "keep_in_memory": True, "verification_mode": "no_checks"}
+        declared = datasets.load_dataset_builder(path, config, cache_dir=str(cache)).info.features
+        rows = datasets.load_dataset(path, config, split=split, **options)
+        if (
+            rows.info.builder_name == "csv" and declared is None
+        ):  # or types would be guessed, and texts like 007 changed
+            text = datasets.Features(dict.fromkeys(rows.column_names, datasets.Value("string")))
+            options |= {"features": text, "keep_default_na": False, "na_values": [""]}
+            rows = datasets.load_dataset(path, config, split=split, **options)
+        return rows
+    except UserError:
+        raise
+    except Exception as error:  # the type of error depends on the damage
         reason = records.reason(error).replace(path, name)
         raise UserError(f"the dataset {name} cannot be read ({reason}): {instead}") from error

