@@ -100,7 +100,7 @@ test-quick: env ## tests without the suites mini, minilm and paper
 test-gpu: env ## every job that loads a model, on pretended GPUs; needs g++; two minutes
 	PYTHONPATH=tests/gpu $(BIN)/python -m pytest -q -n $(WORKERS) --dist load -p on_cards tests/gpu
 
-test-mutants: env ## change the code in 300 small ways and write docs/mutants.md about those that tests notice; an hour on 2 cores, AGAIN=1 for the others alone
+test-mutants: env ## change the code in 300 small ways and write docs/mutants.md about those that tests notice; an hour on 2 cores, goes on after a kill; AGAIN=1 for the others alone
 	$(BIN)/python tests/mutants/run.py $(if $(AGAIN),--again)
 
 test-slurm: env ## two small models on a real Slurm of one node, made for the test and taken down; minutes

@@ -91,6 +91,21 @@ def apply(mutant: Mutant, source: str) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+def noting(source: str, name: str) -> ast.Module:
+    """The module's tree, in which every statement of a function first calls `name` with its line."""
+    tree = ast.parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    inside = {id(node): node for function in functions for node in ast.walk(function)}
+    for node in inside.values():
+        for field in ("body", "orelse", "finalbody"):
+            if isinstance(statements := getattr(node, field, None), list):
+                first = isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None
+                for i in range(len(statements) - 1, first - 1, -1):
+                    call = ast.parse(f"{name}({statements[i].lineno})").body[0]
+                    statements.insert(i, ast.copy_location(call, statements[i]))
+    return ast.fix_missing_locations(tree)
+
+
 def _nodes(node: ast.AST, where, around) -> Iterator[tuple[tuple, ast.AST, tuple]]:
     """Every node that may be changed, with the way to it and the nodes around it."""
     for field, value in ast.iter_fields(node):

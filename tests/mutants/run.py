@@ -8,7 +8,9 @@ fails.
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
+import ctypes
 import gc
 import hashlib
 import importlib.abc
@@ -22,8 +24,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -39,8 +41,7 @@ RULES = """
     measure_controls measure_speed merge_entropy prune_heads
 """.split()
 TESTS = [
-    *(f"tests/unit/{name}" for name in ("engine", "published", "pruning", "scores")),
-    *(f"tests/unit/statistics/test_{name}.py" for name in ("curves", "outcomes", "results")),
+    *(f"tests/unit/{name}" for name in ("engine", "published", "pruning", "scores", "statistics")),
     *(f"tests/unit/models/test_{name}.py" for name in ("families", "neurons", "own_model", "surgery")),
     *("tests/unit/data/test_hard_rows.py", "tests/unit/test_resume.py", "tests/unit/test_workbench.py"),
     *(f"tests/rules/test_{name}.py" for name in RULES),
@@ -62,7 +63,8 @@ FAMILIES = "auto bert albert roberta xlm_roberta distilbert electra gpt2 llama q
 COUNT, SEED = 300, 28
 LEAST, TIMES = 30, 5  # seconds of a core that a test may take: at least, and this often as much as without a mutant
 ENOUGH = 120  # seconds of a core that a mutant's tests take together: those beyond are not run, and it has survived
-LONGEST = 7200  # seconds by the clock: a mutant may also wait for ever
+LONGEST = 3600  # seconds by the clock: a mutant may also wait for ever
+DIE_WITH_PARENT = 1  # Linux's PR_SET_PDEATHSIG
 
 
 def subjects() -> dict[str, Path]:
@@ -81,11 +83,11 @@ def draw(mutants: Iterable[Mutant], count: int, seed: int) -> list[Mutant]:
 
 
 class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports a mutant in place of its module."""
+    """Imports a changed module in place of the real one, with some names in it from the start."""
 
-    def __init__(self, mutant: Mutant, path: Path):
-        self.name, self.path = mutant.module.removesuffix(".__init__"), path
-        self.code = compile(changes.apply(mutant, path.read_text()), str(path), "exec")
+    def __init__(self, module: str, path: Path, tree: ast.Module, **names):
+        self.name, self.path, self.names = module.removesuffix(".__init__"), path, names
+        self.code = compile(tree, str(path), "exec")
 
     def find_spec(self, name, _path=None, _target=None):
         if name != self.name:
@@ -94,43 +96,40 @@ class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_file_location(name, self.path, loader=self, submodule_search_locations=package)
 
     def exec_module(self, module):
+        module.__dict__.update(self.names)
         exec(self.code, module.__dict__)
+
+
+def mutated(mutant: Mutant) -> Replaced:
+    path = subjects()[mutant.module]
+    return Replaced(mutant.module, path, changes.apply(mutant, path.read_text()))
 
 
 class Covering:
     """Notes which lines of the subjects each test runs, and how long it takes."""
 
     def __init__(self):
-        self.files = {str(path): name for name, path in subjects().items()}
         self.now: dict[str, set[int]] = {}
         self.tests: dict[str, dict] = {}
         self.failed: list[str] = []
+        for name, path in subjects().items():
+            tree = changes.noting(path.read_text(), "__runs__")  # far cheaper than to trace all that a test runs
+            sys.meta_path.insert(0, Replaced(name, path, tree, __runs__=partial(self.note, name)))
 
-    def trace(self, frame, event, _argument):
-        lines = self.now.get(self.files.get(frame.f_code.co_filename))
-        if lines is None:
-            return None
-        lines.add(frame.f_lineno)
-
-        def line(frame, _event, _argument):
-            lines.add(frame.f_lineno)
-            return line
-
-        return line
+    def note(self, module: str, line: int) -> None:
+        self.now.setdefault(module, set()).add(line)
 
     def pytest_collection_modifyitems(self, items):
         items[:] = [item for item in items if not SUITES & set(item.fixturenames)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
-        self.now, began = defaultdict(set, {name: set() for name in self.files.values()}), time.process_time()
-        sys.settrace(self.trace)
+        self.now, began = {}, time.process_time()
         try:
             return (yield)
         finally:
-            sys.settrace(None)
-            lines = {name: sorted(own) for name, own in self.now.items() if own}
-            if lines:
+            if self.now:
+                lines = {name: sorted(own) for name, own in self.now.items()}
                 self.tests[item.nodeid] = {"seconds": time.process_time() - began, "lines": lines}
 
     def pytest_runtest_logreport(self, report):
@@ -181,7 +180,7 @@ def measure(files: list[str], folder: Path) -> dict:
 def attempt(mutant: Mutant, tests: dict[str, float], folder: Path) -> dict:
     """Run a mutant's tests, in a child."""
     try:
-        sys.meta_path.insert(0, Replaced(mutant, subjects()[mutant.module]))
+        sys.meta_path.insert(0, mutated(mutant))
     except SyntaxError:  # a change that makes no program
         return {"code": 2, "failed": "it cannot be compiled"}
     chosen = Chosen(tests)
@@ -202,6 +201,7 @@ class Child:
         code = 1
         try:
             os.setsid()
+            ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
             resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             out = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT)
@@ -248,14 +248,27 @@ def side_by_side(works: Iterable[tuple[str, Callable[[Path], dict]]], workers: i
         time.sleep(0.02)
 
 
+def read(path: Path) -> dict:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write(path: Path, value: dict) -> None:
+    """Replace a file at once: a run that is cut off leaves the last whole one."""
+    whole = path.with_suffix(".new")
+    whole.write_text(json.dumps(value, indent=1))
+    whole.replace(path)
+
+
 def digest(*paths: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()
 
 
-def covering(places: Iterable[str], workers: int) -> dict[str, dict]:
+def covering(places: list[str], workers: int) -> dict[str, dict]:
     """Every test that passes and runs lines of the subjects; files that are as they were are not run again."""
     stored = BUILD / "covering.json"
-    known = json.loads(stored.read_text()) if stored.exists() else {}
+    known = read(stored)
+    if missing := [place for place in places if not (ROOT / place).exists()]:
+        sys.exit(f"no such tests: {', '.join(missing)}")
     shared = digest(*(ROOT / "scripts").rglob("*.py"), *(ROOT / "tests").glob("*.py"))
     files = {
         str(path.relative_to(ROOT)): digest(path) + shared
@@ -274,7 +287,7 @@ def covering(places: Iterable[str], workers: int) -> dict[str, dict]:
         known[file] = {"digest": files[file], "tests": tests}
         left_out = f"; left out, as they fail by themselves: {', '.join(result['failed'])}" if result["failed"] else ""
         print(f"{file}: {len(tests)} tests, {result['seconds']:.0f} s{left_out}", flush=True)
-        stored.write_text(json.dumps(known))
+        write(stored, known)
     return {name: test for file in files for name, test in known[file]["tests"].items()}
 
 
@@ -307,7 +320,8 @@ def attempts(drawn: list[Mutant], tests: dict[str, dict], workers: int) -> Itera
         works.append((mutant.key, lambda folder, mutant=mutant, own=own: attempt(mutant, own, folder)))
     for key, result in side_by_side(works, workers):
         own = tests_of(by_key[key], tests)
-        yield by_key[key], {"outcome": outcome(result), "tests": len(own), "by": result["failed"]}
+        seconds = result["seconds"]
+        yield by_key[key], {"outcome": outcome(result), "tests": len(own), "by": result["failed"], "seconds": seconds}
 
 
 def imported() -> None:
@@ -333,15 +347,19 @@ def main() -> None:
     drawn = draw(everything, options.count, SEED)
     tests = covering(options.tests, options.workers)
     stored = BUILD / "outcomes.json"
-    known = json.loads(stored.read_text()) if stored.exists() and options.again else {}
-    unnoticed = [m for m in drawn if known.get(m.key, {}).get("outcome") not in ("noticed", "took too long")]
-    print(f"{len(everything)} mutants, {len(drawn)} drawn, {len(unnoticed)} to try, {len(tests)} tests", flush=True)
-    for done, (mutant, result) in enumerate(attempts(unnoticed, tests, options.workers), start=1):
-        known[mutant.key] = result
-        stored.write_text(json.dumps(known, indent=1))
-        print(
-            f"{done}/{len(unnoticed)} {result['outcome']} ({result['by'] or result['tests']}): {mutant.key}", flush=True
-        )
+    known, now = read(stored), digest(*(ROOT / "scripts").rglob("*.py"), *(ROOT / "tests").rglob("*.py"))
+
+    def done(mutant: Mutant) -> bool:
+        """Whether a run that was cut off has tried it; with `--again` also whether any run has seen it noticed."""
+        own = known.get(mutant.key, {"outcome": ""})
+        return own["outcome"] in ("noticed", "took too long") if options.again else own.get("digest") == now
+
+    left = [mutant for mutant in drawn if not done(mutant)]
+    print(f"{len(everything)} mutants, {len(drawn)} drawn, {len(left)} to try, {len(tests)} tests", flush=True)
+    for count, (mutant, result) in enumerate(attempts(left, tests, options.workers), start=1):
+        known[mutant.key] = result | {"digest": now}
+        write(stored, known)
+        print(f"{count}/{len(left)} {result['outcome']} ({result['by'] or result['tests']}): {mutant.key}", flush=True)
     if options.count == COUNT and options.tests == TESTS:
         import page
 

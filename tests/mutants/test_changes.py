@@ -81,7 +81,7 @@ sys.path.insert(0, "tests/mutants")
 import run
 path = run.subjects()["gnorm.statistics.curves"]
 wanted = next(m for m in run.all_mutants() if m.place == "megabytes" and m.before == "4" and m.after == "5")
-sys.meta_path.insert(0, run.Replaced(wanted, path))
+sys.meta_path.insert(0, run.mutated(wanted))
 from gnorm.statistics import curves
 assert (curves.megabytes(2**20), curves.area([0, 1], [1, 1]), curves.__file__) == (5, 1, str(path))
 """
@@ -90,3 +90,40 @@ assert (curves.megabytes(2**20), curves.area([0, 1], [1, 1]), curves.__file__) =
 def test_the_mutant_is_imported_in_place_of_its_module():
     made = run_python(IMPORTED)
     assert made.returncode == 0, made.stderr
+
+
+NOTED = """
+from __future__ import annotations
+x = 1
+def f(a):
+    'text'
+    if a:
+        return [b
+            for b in a]
+    elif a is None:
+        try:
+            g()
+        except E:
+            raise
+    return f.__doc__
+class C:
+    y = 2
+    def h(self):
+        def inner():
+            return 1
+        return inner
+"""
+
+
+def test_every_line_that_runs_is_noted():
+    ran = []
+    names = {"__runs__": ran.append, "g": list, "E": ValueError}
+    exec(compile(changes.noting(NOTED, "__runs__"), "m", "exec"), names)
+    assert ran == []
+    assert (names["f"](""), ran) == ("text", [6, 9, 14])
+    ran.clear()
+    assert (names["f"](["b"]), ran) == (["b"], [6, 7])
+    ran.clear()
+    assert (names["f"](None), ran) == ("text", [6, 9, 10, 11, 14])
+    ran.clear()
+    assert (names["C"]().h()(), ran) == (1, [18, 20, 19])
