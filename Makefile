@@ -107,7 +107,7 @@ test-slurm: env ## two small models on a real Slurm of one node, made for the te
 	tests/slurm/run
 
 capacity: env ## what a suite will cost, without running it: make capacity SUITE=paper [SPEED=20]
-	$(BIN)/python scripts/estimate_capacity.py --suite $(or $(SUITE),mini) $(if $(SPEED),--speed $(SPEED))
+	$(BIN)/python scripts/estimate_capacity.py --config suite=$(or $(SUITE),mini) $(if $(SPEED),device_speed=$(SPEED))
 
 check-gpu: env ## check this machine's GPU and write a page about it, results/check-gpu/README.md; minutes
 	$(BIN)/python scripts/check_gpu.py $(if $(QUICK),--quick)

@@ -1,16 +1,14 @@
 """What a suite will cost, without running or downloading anything: jobs, hours, memory, and how more GPUs shorten it.
 
-python scripts/estimate_capacity.py --suite paper --speed 20 --config runs=1
+python scripts/estimate_capacity.py --config suite=paper device_speed=20 runs=1
 """
-
-from __future__ import annotations
 
 import argparse
 import logging
 import sys
 from pathlib import Path
 
-import yaml
+from snakemake import cli
 
 from gnorm.errors import UserError
 from gnorm.planning.capacity import report
@@ -20,16 +18,13 @@ SNAKEFILE = Path(__file__).resolve().parents[1] / "Snakefile"
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", help="a file of suites/, default as config.yaml says")
-    parser.add_argument("--speed", type=float, help="of the device, in two CPU cores; then finished jobs are not asked")
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake")
+    parser.add_argument("--config", nargs="+", metavar="KEY=VALUE", help="as for snakemake")
     parser.add_argument("--remaining", action="store_true", help="only what is left to do")
     given = parser.parse_args(arguments)
-    if wrong := [pair for pair in given.config if "=" not in pair]:
-        raise UserError(f"--config {wrong[0]}: write KEY=VALUE")
-    config = {key: yaml.safe_load(value) for key, value in (pair.split("=", 1) for pair in given.config)}
-    config |= {"suite": given.suite} if given.suite else {}
-    config |= {"device_speed": given.speed} if given.speed else {}
+    try:
+        config = cli.parse_config(given.config)
+    except ValueError as error:
+        raise UserError(f"--config: {error}") from error
     print(report(SNAKEFILE, config, given.remaining))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnorm.planning.cost import Costs
@@ -18,57 +18,34 @@ LATE = 0.25  # a job that runs is expected to take at least this share of its ti
 
 
 class Progress(logging.Handler):
-    """Hears of jobs from Snakemake's logger and says through it how far they are; jobs that end teach `costs`."""
+    """Hears from Snakemake's logger of jobs, given by their ids as rule, wildcards and cores; they teach `costs`."""
 
-    def __init__(
-        self,
-        jobs: Mapping[int, tuple[str, dict[str, str], int]],
-        cores: int,
-        costs: Costs,
-        logger: logging.Logger,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        """Take the rule, wildcards and cores of jobs by their ids."""
+    def __init__(self, jobs: Mapping[int, tuple[str, dict[str, str], int]], cores: int, costs: Costs):
         super().__init__(logging.INFO)
-        self.jobs, self.cores, self.costs, self.logger = jobs, cores, costs, logger
-        self.clock, self.said = clock, clock()
+        self.jobs, self.cores, self.costs = jobs, cores, costs
         self.running: dict[int, float] = {}  # id -> when it began
         self.done: set[int] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(getattr(record, "event", None), "value", None)
         if event == "job_started":
-            self.running |= {i: self.clock() for i in record.jobs if i in self.jobs}
+            self.running |= {i: time.monotonic() for i in record.jobs if i in self.jobs}
         elif event == "job_finished" and record.job_id in self.jobs:
             self.done.add(record.job_id)
             (rule, wildcards, _), began = self.jobs[record.job_id], self.running.pop(record.job_id, None)
             if began is not None and self.costs.known(wildcards.get("model")):
-                self.costs.learn(rule, wildcards, self.clock() - began)
-            self.tell()
-
-    def tell(self) -> None:
-        if self.clock() - self.said >= EVERY and len(self.done) < len(self.jobs):
-            self.said = self.clock()
-            self.logger.info(self.line())
-
-    def keep_telling(self) -> None:
-        """Tell also while no job ends, until the process does."""
-        while True:
-            time.sleep(EVERY)
-            with self.lock:
-                self.tell()
+                self.costs.learn(rule, wildcards, time.monotonic() - began)
 
     def left(self) -> float | None:
         """Seconds until all is done, with all cores busy; None as long as a model's dimensions are not known."""
-        todo = self.jobs.keys() - self.done
-        if not all(self.costs.known(self.jobs[id][1].get("model")) for id in todo):
-            return None
         longest, total = 0.0, 0.0
-        for id in todo:
+        for id in self.jobs.keys() - self.done:
             rule, wildcards, cores = self.jobs[id]
+            if not self.costs.known(wildcards.get("model")):
+                return None
             rest = self.costs.seconds(rule, wildcards)
             if id in self.running:
-                taken = self.clock() - self.running[id]
+                taken = time.monotonic() - self.running[id]
                 rest = max(rest - taken, LATE * taken)
             longest, total = max(longest, rest), total + rest * min(cores, self.cores)
         return max(longest, total / self.cores)
@@ -79,21 +56,23 @@ class Progress(logging.Handler):
         if left is None:
             return f"{done}; how long the rest takes is known once the models are there"
         end = time.strftime("%H:%M", time.localtime(time.time() + left))
-        return f"{done}; about {duration(left)} left, until {end}"
+        return f"{done}; about {max(1, round(left / 60))} min left, until {end}"
 
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(5, 5 * round(seconds / 5))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+    def keep_telling(self, logger: logging.Logger) -> None:
+        """Tell every so often, also while no job ends, until all have."""
+        time.sleep(EVERY)
+        while len(self.done) < len(self.jobs):
+            with self.lock:
+                line = self.line()
+            logger.info(line)
+            time.sleep(EVERY)
 
 
 def watch(workflow: Workflow, costs: Costs, logger: logging.Logger) -> None:
-    """Say through Snakemake's logger how far the jobs are that it is about to run, until the process ends."""
+    """Say through Snakemake's logger how far the jobs are that it is about to run, until they are done."""
     at_once = workflow.nodes  # jobs on a cluster, whatever their cores
     todo = [job for job in workflow.dag.needrun_jobs() if not job.is_norun]
     jobs = {job.jobid: (job.rule.name, job.wildcards_dict, 1 if at_once else job.threads) for job in todo}
     logger.info(f"{len(jobs)} jobs to do")  # Snakemake's log file has messages as they are, without arguments
-    logger.addHandler(progress := Progress(jobs, at_once or workflow.cores, costs, logger))
-    threading.Thread(target=progress.keep_telling, daemon=True).start()
+    logger.addHandler(progress := Progress(jobs, at_once or workflow.cores, costs))
+    threading.Thread(target=progress.keep_telling, args=[logger], daemon=True).start()

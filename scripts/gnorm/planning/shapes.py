@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnorm import families, scores
+from gnorm import families, layout, scores
 from gnorm.engine.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 from gnorm.pruning.rescoring import most
 from gnorm.published import paper
@@ -81,6 +81,14 @@ def shape(entry: dict[str, Any], folders: Iterable[str | Path] = ()) -> Shape:
     of, source = paper.MODELS[name or "ROBERTA"], "the paper" if name else UNKNOWN
     sizes = of.layers, of.heads, of.width, 4 * of.width, of.vocabulary, of.positions, of.embedding
     return Shape(*sizes, source, of.token_types, tied=of.tied)
+
+
+def shape_of(model: str, settings: dict[str, Any]) -> Shape:
+    """A model's dimensions, with what its suite has of it by now."""
+    folders = (layout.CHECKPOINT, layout.DOWNLOADED_MODEL)
+    return shape(
+        settings["models"][model], [layout.fill(path, suite=settings["suite"], model=model) for path in folders]
+    )
 
 
 def _read(path: Path) -> Shape | None:

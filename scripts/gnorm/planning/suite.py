@@ -10,7 +10,7 @@ from typing import Any
 from gnorm import imports, layout, scores
 from gnorm.errors import UserError
 from gnorm.files import read_json
-from gnorm.planning import shapes
+from gnorm.planning.shapes import shape_of
 from gnorm.pruning.rescoring import once
 from gnorm.published import interchange, paper
 from gnorm.scores import describe
@@ -160,8 +160,7 @@ class Suite:
         return [name for name in self.models if self._is_tied(name)]
 
     def _is_tied(self, model: str) -> bool:
-        folders = [self.fill(path, model=model) for path in (layout.CHECKPOINT, layout.DOWNLOADED_MODEL)]
-        if shapes.shape(self.models[model], folders).tied:
+        if shape_of(model, self.settings).tied:
             return True
         try:  # of a family without a record, or a map of heads from outside
             return any(len(shared) > 1 for shared in read_json(self.fill(layout.HEADS, model=model))["shared"])

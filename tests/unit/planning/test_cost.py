@@ -13,11 +13,9 @@ RUN = {"model": "BERT", "strategy": "greedy_gnorm", "first": "0", "last": "0"}
 
 
 def passes(costs, rule="prune_heads", **wildcards):
-    """How often the law lets the calibration rows go forward; the suite `paper` evaluates on them too."""
+    """How often a job lets the calibration rows go forward; the suite `paper` evaluates on them too."""
     wildcards = RUN | wildcards
-    entry, threads = costs.settings["models"][wildcards["model"]], costs.settings["jobs"]["threads"]
-    a_row = entry["row_tokens"] * flops_per_token(costs.shapes[wildcards["model"]]) / SPEED / threads
-    return (costs.law(rule, wildcards) - START) / a_row / entry["rows"]["calibration"]
+    return costs.passes(rule, wildcards) / costs.settings["models"][wildcards["model"]]["rows"]["calibration"]
 
 
 @pytest.mark.parametrize("name", [n for n in scores.names() if not scores.describe(n).drawn and n != "hybrid"])
@@ -36,15 +34,20 @@ def test_a_trajectory_costs_its_evaluations_and_the_passes_of_its_criterion(name
 
 def test_other_jobs_cost_what_is_said_of_their_rule():
     suite, mini = costs_of("paper"), costs_of("mini")
-    rows = suite.settings["models"]["BERT"]["rows"]["calibration"]
-    assert passes(suite, "entropy_shard", first="100", last="299") == pytest.approx(200 / rows)
+    assert suite.passes("entropy_shard", RUN | {"first": "100", "last": "299"}) == 200
     assert passes(suite, "random_pruning", first="5", last="9") == pytest.approx(5 * 25 / 2)
     assert passes(mini, "make_checkpoint") == pytest.approx(4 * 7 * 6000 / 128)
     assert suite.law("make_checkpoint", RUN) == suite.law("draw_figure", {"figure": "Heatmaps"}) == START
     texts = [passes(costs_of("mini", generation={"new_tokens": n}), "measure_speed", model="GPT2") for n in (9, 19)]
     assert texts[1] == pytest.approx(2 * texts[0])
+
+
+def test_the_law_is_passes_by_speed():
     slow, fast = (costs_of("paper", device_speed=speed).law("prune_heads", RUN) - START for speed in (None, 20))
     assert slow / fast == pytest.approx(20 * 2 / 4)  # two threads to one unit of speed; the suite has four
+    suite = costs_of("paper")
+    flops = suite.passes("prune_heads", RUN) * 20 * flops_per_token(suite.shapes["BERT"])  # 20 tokens a row
+    assert slow == pytest.approx(flops / SPEED / 4)
 
 
 def test_trajectories_end_where_the_configuration_says():
@@ -56,54 +59,37 @@ def test_trajectories_end_where_the_configuration_says():
     assert passes(neurons, strategy="by_neurons") == pytest.approx(0.4 * 12 * 48)
 
 
-def ended(name, seconds, when=0):
+def ended(name, seconds):
     path = Path("results/mini/benchmarks", f"{name}.tsv")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"s\th:m:s\n{seconds}\t0:00:00\n")
-    os.utime(path, (when, when))
+    os.utime(path, (0, 0))
 
 
 def test_finished_jobs_correct_the_law_the_most_alike_and_the_latest_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     law, albert = costs_of("mini"), RUN | {"model": "ALBERT"}
-    for strategy, times in (("greedy_gnorm", 2), ("ae", 4)):
-        ended(f"prune_heads/BERT/{strategy}/0-0", times * law.law("prune_heads", RUN | {"strategy": strategy}))
+    for strategy, times, own in (("greedy_gnorm", 2, ""), ("ae", 4, "run1/")):  # one of a model of its own
+        took = times * law.law("prune_heads", RUN | {"strategy": strategy})
+        ended(f"{own}prune_heads/BERT/{strategy}/1-1", took)
     for name, seconds in (("make_checkpoint/GONE", 5), ("prune_heads/BERT/gone/0-2", 5), ("make_checkpoint/BERT", "")):
         ended(name, seconds)  # of what the suite no longer has, or cut short
     costs = costs_of("mini", learning=True)
-    assert sorted(job[1]["strategy"] for job in costs.finished()) == ["ae", "greedy_gnorm"]
+    assert sorted(job[1]["strategy"] for job in costs.finished) == ["ae", "greedy_gnorm"]
 
     def factor(rule="prune_heads", **wildcards):
         return costs.seconds(rule, RUN | wildcards) / law.law(rule, RUN | wildcards)
 
     assert factor() == factor(first="1", last="9") == pytest.approx(2)  # the same strategy
-    assert [factor(strategy="inverse_gnorm"), factor(model="ALBERT")] == pytest.approx(
-        [3, 3]
-    )  # the same model, or rule
-    assert factor("random_pruning") == pytest.approx(3)  # nothing but the machine
+    assert factor(strategy="ae", own="/run2") == pytest.approx(4)
+    assert factor(strategy="inverse_gnorm") == pytest.approx(3) == factor(model="ALBERT")  # the same model, or rule
+    assert factor("random_pruning") == pytest.approx(3) and factor("make_table") == 1  # nothing but the machine
     costs.learn("prune_heads", albert, 9 * law.law("prune_heads", albert))
     assert factor(model="ALBERT") == pytest.approx(9) and factor() == pytest.approx(2)
     for _ in range(3):  # accuracy ends them early now
         costs.learn("prune_heads", RUN, law.law("prune_heads", RUN) / 5)
     assert factor() == factor(strategy="inverse_gnorm") == pytest.approx(0.2)
-
-
-def test_jobs_of_runs_with_models_of_their_own_teach_and_cost_like_others(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    law = costs_of("mini")
-    for name, wildcards in (("prune_heads/BERT/ae/1-1", RUN | {"strategy": "ae"}), ("make_checkpoint/BERT", RUN)):
-        ended(f"run1/{name}", 2 * law.law(name.split("/")[0], wildcards))
-    costs = costs_of("mini", learning=True)
-    assert sorted(job[0] for job in costs.finished()) == ["make_checkpoint", "prune_heads"]
-    own = RUN | {"strategy": "ae", "own": "/run2", "first": "2", "last": "2"}
-    assert costs.seconds("prune_heads", own) == pytest.approx(2 * law.law("prune_heads", RUN | {"strategy": "ae"}))
-
-
-@pytest.mark.parametrize("times, longest", [(0.1, 1), (3, 3)])
-def test_finished_jobs_can_only_raise_a_time_limit(tmp_path, monkeypatch, times, longest):
-    monkeypatch.chdir(tmp_path)
-    wildcards = {"model": "BERT", "first": "0", "last": "999999"}
-    law = costs_of("mini").law("entropy_shard", wildcards)
-    ended("entropy_shard/BERT/0-999999", times * law)
-    minutes = costs_of("mini", learning=True).minutes("entropy_shard", wildcards)
-    assert FLOOR + MARGIN * longest * law / 60 == pytest.approx(minutes, abs=1) and minutes > 12
+    long, limit = {"last": "99999"}, lambda times, **of: FLOOR + MARGIN * times * law.law("prune_heads", RUN | of) / 60
+    slow, early = ({"model": model, **long} for model in ("ALBERT", "BERT"))
+    assert costs.minutes("prune_heads", RUN | slow) == pytest.approx(limit(9, **slow), abs=1)
+    assert costs.minutes("prune_heads", RUN | early) == pytest.approx(limit(1, **early), abs=1)  # never a shorter one

@@ -3,87 +3,85 @@
 import io
 import logging
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 from snakemake.logging import DefaultFormatter
 from support import costs_of
 
-from gnorm.planning.estimate import Progress, duration, watch
+from gnorm.planning import estimate
 
 
-class Run(Progress):
-    """Progress of jobs whose law is what they say, told at the times that a test sets."""
+class Run:
+    """Progress of jobs whose law is what they say, told of events at times that a test sets."""
 
-    def __init__(self, *jobs, cores=2):
-        costs, self.now, self.told = costs_of("smoke"), 1000.0, io.StringIO()
-        costs.law, costs.known = lambda rule, wildcards: wildcards["seconds"], lambda model: model != "unknown"
-        logger = logging.Logger("test-estimate")
-        logger.addHandler(logging.StreamHandler(self.told))
-        super().__init__(dict(enumerate(jobs)), cores, costs, logger, lambda: self.now)
+    def __init__(self, monkeypatch):
+        self.now, self.costs, self.logger = 1000.0, costs_of("smoke"), logging.Logger("test")
+        self.costs.law, self.costs.known = lambda rule, of: of["seconds"], lambda model: model != "unknown"
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
-    def event(self, name, after=0.0, **extra):
-        self.now += after
-        self.handle(logging.makeLogRecord({"event": SimpleNamespace(value=name), **extra}))
+    def __call__(self, *jobs, cores=2):
+        self.progress = estimate.Progress(dict(enumerate(jobs)), cores, self.costs)
+        self.logger.addHandler(self.progress)
+        return self.progress
 
-
-def job(seconds, rule="prune_heads", model="A"):
-    return rule, {"model": model, "strategy": "ae", "seconds": seconds}, 1
-
-
-def test_predictions_are_corrected_by_what_finished_jobs_took():
-    run = Run(job(100), job(300), job(300, model="B"))
-    assert run.left() == pytest.approx(700 / 2)
-    run.event("job_started", jobs=[0, 99])
-    run.event("job_finished", after=150, job_id=0)  # this machine takes half as long again
-    assert run.left() == pytest.approx((450 + 450) / 2)
-    run.event("job_started", jobs=[1])
-    run.now += 60
-    assert run.left() == pytest.approx(450) and "1 of 3 jobs done, 1 running; about 8 min left" in run.line()
-    run.event("job_finished", job_id=99)  # another's, and one whose start was not seen
-    run.event("job_finished", job_id=2)
-    assert run.left() == pytest.approx(390)
+    def wait(self, seconds, event="", **of):
+        self.now += seconds
+        self.logger.info("", extra={"event": SimpleNamespace(value=event), **of})
 
 
-def test_a_job_that_takes_longer_makes_the_estimate_grow():
+@pytest.fixture
+def run(monkeypatch):
+    return Run(monkeypatch)
+
+
+def job(seconds, model="A"):
+    return "prune_heads", {"model": model, "strategy": "ae", "seconds": seconds}, 1
+
+
+def test_predictions_are_corrected_by_what_finished_jobs_took(run):
+    progress = run(job(100), job(300), job(300, model="B"))
+    assert progress.left() == pytest.approx(700 / 2)
+    run.wait(0, "job_started", jobs=[0, 99])
+    run.wait(150, "job_finished", job_id=0)  # this machine takes half as long again
+    assert progress.left() == pytest.approx((450 + 450) / 2)
+    run.wait(0, "job_started", jobs=[1])
+    run.wait(60)
+    assert progress.left() == pytest.approx(450)
+    assert progress.line().startswith("1 of 3 jobs done, 1 running; about 8 min left, until ")
+    run.wait(0, "job_finished", job_id=99)  # another's, and one whose start was not seen
+    run.wait(0, "job_finished", job_id=2)
+    assert progress.left() == pytest.approx(390)
+
+
+def test_a_job_that_takes_longer_makes_the_estimate_grow(run):
     """It does not say for minutes that all is about to end."""
-    run = Run(job(100), job(100), cores=1)
-    run.event("job_started", jobs=[0])
+    progress = run(job(100), job(100), cores=1)
+    run.wait(0, "job_started", jobs=[0])
     for seconds, left in ((60, 40), (60, 30), (80, 50)):
-        run.now += seconds
-        assert run.left() == pytest.approx(left + 100)
+        run.wait(seconds)
+        assert progress.left() == pytest.approx(left + 100)
 
 
-def test_one_long_job_bounds_the_time_from_below():
-    assert Run(job(100), job(1000), cores=8).left() == pytest.approx(1000)
+def test_one_long_job_bounds_the_time_and_a_model_that_is_not_there_hides_it(run):
+    assert run(job(100), job(1000), cores=8).left() == pytest.approx(1000)
+    progress = run(job(100, model="unknown"), job(10))
+    assert progress.left() is None and "is known once the models are there" in progress.line()
 
 
-def test_nothing_is_said_of_models_that_are_not_there_yet():
-    run = Run(job(100, model="unknown"), job(10))
-    assert run.left() is None and "is known once the models are there" in run.line()
-
-
-def test_it_is_told_through_the_logger_at_most_every_so_often():
-    run = Run(job(20), job(20), job(20))
-    run.event("job_started", jobs=[0, 1])
-    run.event("job_finished", after=10, job_id=0)
-    run.event("job_finished", after=25, job_id=1)
-    run.event("job_finished", after=60, job_id=2)  # all done: nothing is left to tell
-    assert run.told.getvalue().startswith("2 of 3 jobs done, 0 running; about 20 s left, until ")
-    assert run.told.getvalue().count("\n") == 1
-
-
-def test_snakemakes_own_formatter_shows_how_many_jobs_there_are(monkeypatch):
-    """It writes a message without its arguments."""
-    monkeypatch.setattr(threading.Thread, "start", lambda _self: None)
-    logger, written = logging.Logger("test-estimate"), io.StringIO()
-    logger.addHandler(handler := logging.StreamHandler(written))
-    handler.setFormatter(DefaultFormatter(quiet=None))
-    job = SimpleNamespace(jobid=1, rule=SimpleNamespace(name="x"), wildcards_dict={}, threads=1, is_norun=False)
-    watch(SimpleNamespace(nodes=2, dag=SimpleNamespace(needrun_jobs=lambda: [job])), costs_of("smoke"), logger)
-    assert written.getvalue() == "1 jobs to do\n"
-
-
-def test_durations():
-    said = {1: "5 s", 63: "65 s", 100: "2 min", 3000: "50 min", 7500: "2 h 05 min"}
-    assert {seconds: duration(seconds) for seconds in said} == said
+def test_it_is_told_every_so_often_until_all_is_done(run, monkeypatch):
+    ends = iter([[], [1], [], [2]])  # jobs, between two lines
+    monkeypatch.setattr(time, "sleep", lambda _: [run.wait(30, "job_finished", job_id=id) for id in next(ends)])
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.run)
+    run.logger.addHandler(handler := logging.StreamHandler(told := io.StringIO()))
+    handler.setFormatter(DefaultFormatter(quiet=None))  # Snakemake's, which writes a message without its arguments
+    jobs = [SimpleNamespace(jobid=id, rule=SimpleNamespace(name="x"), threads=1, is_norun=False) for id in (1, 2)]
+    for one in jobs:
+        one.wildcards_dict = {"seconds": 120}
+    estimate.watch(SimpleNamespace(nodes=2, dag=SimpleNamespace(needrun_jobs=lambda: jobs)), run.costs, run.logger)
+    assert [line.partition(" left")[0] for line in told.getvalue().splitlines() if line] == [
+        "2 jobs to do",
+        "0 of 2 jobs done, 0 running; about 2 min",
+        *["1 of 2 jobs done, 0 running; about 2 min"] * 2,
+    ]

@@ -125,7 +125,9 @@ def test_tables_and_figures_get_the_settings_that_they_read_and_no_others():
 def test_models_with_tied_heads_are_known_by_their_files(shared, content, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     smoke = suite(suite="smoke")
-    smoke.models = {"BERT": {**smoke.models["BERT"], "checkpoint": {"source": "local", "path": "own"}}}
+    smoke.settings["models"] = smoke.models = {
+        "BERT": {**smoke.models["BERT"], "checkpoint": {"source": "local", "path": "own"}}
+    }
     dimensions = {"vocab_size": 99, "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8}
     if content:
         files.write_json("own/config.json", content | dimensions | {"max_position_embeddings": 9})
