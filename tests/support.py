@@ -15,19 +15,27 @@ from types import SimpleNamespace
 import pytest
 from filelock import FileLock
 
+from gnorm import families
+
 ROOT = Path(__file__).resolve().parent.parent
 
 FAMILIES = ("bert", "albert", "roberta", "xlm-roberta")
 CORPORA = dict(zip(FAMILIES, ("finance", "inference", "tweets", "languages"), strict=True))
 
 
-# Further families: whose tokenizer they get here, and what their configurations call things.
+# What small models of further families have beside, or call otherwise.
+OWN = {
+    "distilbert": {"hidden_dim": 64},
+    "electra": {"embedding_size": 16},
+    "gpt2": {"n_inner": 64, "tie_word_embeddings": False},
+    "llama": {"num_key_value_heads": 2, "attention_bias": True},
+    "qwen2": {"num_key_value_heads": 2, "prune_by": "query"},
+}
+# ... and whose tokenizer they get.
 OTHERS = {
-    "distilbert": ("bert", {"hidden_dim": 64}),
-    "electra": ("bert", {"embedding_size": 16}),
-    "gpt2": ("roberta", {"n_inner": 64, "tie_word_embeddings": False}),
-    "llama": ("roberta", {"num_key_value_heads": 2, "attention_bias": True}),
-    "qwen2": ("roberta", {"num_key_value_heads": 2, "prune_by": "query"}),
+    name: ("roberta" if families.load(name).decoder else "bert", OWN.get(name, {}))
+    for name in families.names()
+    if name not in FAMILIES
 }
 
 

@@ -20,6 +20,7 @@ import random_pruning
 import torch
 from support import Tiny, part_files
 
+from gnorm import scores
 from gnorm.data.rows import read
 from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints
@@ -28,18 +29,10 @@ from gnorm.resume import State
 from gnorm.workbench import Workbench
 
 FAMILIES = ("bert", "albert", "gpt2", "llama")
-CRITERIA = {
-    "gnorm": {},
-    "gradient": {},
-    "mask_gradient": {},
-    "fisher": {},
-    "taylor": {},
+CRITERIA = {name: {} for name in scores.names() if not scores.describe(name).drawn} | {
     "attribution": {"steps": 2},
-    "leave_one_out": {},
     "shapley": {"permutations": 2},
     "hard_concrete": {"steps": 2},
-    "entropy": {},
-    "magnitude": {},
     "hybrid": {"of": {"entropy": -1, "fisher": 1}, "members": {"entropy": {}, "fisher": {}}},
 }
 

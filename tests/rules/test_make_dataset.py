@@ -5,7 +5,7 @@ import os
 from collections import Counter
 
 import pytest
-from support import make_dataset, run_python
+from support import CORPORA, make_dataset, run_python
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoTokenizer
 
@@ -16,7 +16,7 @@ from gnorm.engine import batches
 from gnorm.errors import UserError
 from gnorm.models import versions
 
-NAMES = ("finance", "inference", "tweets", "languages")
+NAMES = [name for name in corpora.names() if corpora.load(name).LABELS]
 COUNTS = {"train": 60, "calibration": 30, "entropy": "same", "evaluation": 20, "disjoint": True}
 
 
@@ -172,9 +172,7 @@ def test_classes_of_one_name(make_tiny, tmp_path):
         make_dataset(dataset, {"source": "local", "path": str(tmp_path / "model")}, COUNTS, tmp_path)
 
 
-TASKS = dict(
-    zip(("bert", "albert", "roberta", "xlm-roberta", "gpt2", "llama"), (*NAMES, "letters", "letters"), strict=True)
-)
+TASKS = CORPORA | {"gpt2": "letters", "llama": "letters"}
 
 
 @pytest.fixture(scope="module")

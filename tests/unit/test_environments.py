@@ -180,10 +180,16 @@ def rules() -> dict[str, tuple[str, str]]:
     return found
 
 
+def sources_with(function: str) -> list[str]:
+    """The modules of sources that have a function."""
+    paths = (ROOT / "scripts/gnorm/data/sources").glob("[!_]*.py")
+    return [f"data/sources/{path.name}" for path in paths if function in imports.functions(path)]
+
+
 BY_NAME = {  # modules that scripts load by name
-    "make_dataset": ["data/corpora/*.py", "data/sources/generated.py", "data/sources/file.py"],
-    "fetch_dataset": ["data/sources/hub.py", "data/sources/package.py"],
-    "fetch_model": ["data/sources/hub.py", "data/sources/package.py"],
+    "make_dataset": ["data/corpora/*.py", *sources_with("rows")],
+    "fetch_dataset": sources_with("fetch_dataset"),
+    "fetch_model": sources_with("fetch_model"),
     "prune_heads": ["scores/*.py"],
     "compare_criteria": ["scores/*.py"],
     "draw_figure": ["figures/*.py"],

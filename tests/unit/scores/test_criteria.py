@@ -278,8 +278,7 @@ def test_ranks_of_many_slots_take_little_memory():
     assert hybrid.rank(torch.arange(10**6).flip(0))[[0, -1]].tolist() == [10**6, 1]
 
 
-ALL = ["gnorm", "gradient", "mask_gradient", "fisher", "taylor", "magnitude", "entropy", "leave_one_out", "random"]
-ALL += ["shapley", "attribution", "hybrid", "hard_concrete"]
+ALL = scores.names()
 SETTINGS = {
     "hard_concrete": {"steps": 3},
     "shapley": {"permutations": 3},
@@ -334,20 +333,27 @@ def test_a_hybrid_takes_what_its_members_have_scored_already(case, monkeypatch):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_row_counts_as_often_as_its_weight_and_without_a_class_not_at_all(make_tiny, name):
-    tiny = make_tiny("roberta")
-    criterion, settings = scores.load(name), SETTINGS.get(name, {})
+    """A criterion that scores rows without a class must not look at classes."""
+    tiny, everywhere = make_tiny("roberta"), torch.ones(3, 4).bool()
     classless = next(row for row in tiny.rows if row["label"] < 0)
     first, second = [row for row in tiny.rows if row["label"] >= 0][:2]
-    needs_class = name not in ("gnorm", "entropy", "magnitude", "random", "hybrid")
-    tiny.rows = [first, second, classless] if needs_class else [first, second]
-    weights = [2, 1, 1] if needs_class else [2, 1]
-    found = criterion.score(tiny.model, tiny.heads, tiny.batches(3, weights=weights), **settings)
-    tiny.rows = [first, first, second]
-    same(found, criterion.score(tiny.model, tiny.heads, tiny.batches(3), **settings), torch.ones(3, 4).bool())
-    if needs_class:
-        tiny.rows = [classless]
-        with pytest.raises(UserError, match="no calibration row has a class"):
-            criterion.score(tiny.model, tiny.heads, tiny.batches(1), **settings)
+
+    def score(*rows, weights=None):
+        tiny.rows = list(rows)
+        made = tiny.batches(len(rows), weights=weights)
+        return scores.load(name).score(tiny.model, tiny.heads, made, **SETTINGS.get(name, {}))
+
+    expected = score(first, first, second)
+    same(score(first, second, weights=[2, 1]), expected, everywhere)
+    try:
+        alone = score(classless)
+    except UserError as error:
+        assert "no calibration row has a class" in str(error)
+        if not scores.describe(name).made_of_others:  # of whose members some count it
+            same(score(first, second, classless, weights=[2, 1, 1]), expected, everywhere)
+    else:
+        for label in (first["label"], 1 - first["label"]):
+            same(score({**classless, "label": label}), alone, everywhere)
 
 
 @pytest.mark.parametrize("name", ALL)
