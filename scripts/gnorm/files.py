@@ -24,6 +24,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 DEEPEST = 100  # levels of YAML
 WRITTEN_OUT = 5_000_000  # characters of YAML with each alias replaced by what it stands for
 A_DAY = 24 * 3600
+ROOM = 2**31  # bytes that a library may take for a stranger's file, beside a few times its size
 
 
 @contextmanager
@@ -197,6 +198,29 @@ def check_inside(path: str | Path, folder: str | Path) -> None:
         raise UserError(f"{path} leads out of {folder}, to {target}: put a copy in its place, or remove it")
 
 
+@contextmanager
+def within_memory(more: int) -> Iterator[None]:
+    """Let a block take at most `more` bytes of memory: what asks for more fails by itself, and not the machine.
+
+    Linux counts memory that can be written to. Elsewhere the block runs as ever.
+    """
+    import resource
+
+    try:
+        taken = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    except OSError:
+        taken = 0
+    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if not taken or (before != resource.RLIM_INFINITY and before < taken + more):
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
+
+
 def save_tensors(path: str | Path, value: Any) -> None:
     import torch
 
@@ -213,7 +237,8 @@ def load_tensors(path: str | Path) -> Any:
 
     try:
         _check_archive(path)
-        value = torch.load(path, map_location="cpu", weights_only=True)
+        with within_memory(ROOM + 4 * os.path.getsize(path)):
+            value = torch.load(path, map_location="cpu", weights_only=True)
     except (UserError, FileNotFoundError):
         raise
     except Exception as error:  # the type of error depends on the damage

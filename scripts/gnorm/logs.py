@@ -24,15 +24,16 @@ class Printable(logging.Formatter):
 
 
 def start(path: str, label: str) -> logging.Logger:
-    """Log to `path` and to the terminal, where `label` tells parallel jobs apart.
+    """Log to `path` and to the terminal, where `label` tells parallel jobs apart; details for the file alone.
 
     An uncaught exception goes to both too, a user's mistake as a single line.
     """
-    log.setLevel(logging.INFO)
+    log.setLevel(logging.DEBUG)
     log.handlers.clear()
     to_file, to_terminal = logging.FileHandler(path, mode="w", encoding="utf-8"), logging.StreamHandler()
     to_file.setFormatter(Printable("%(asctime)s %(levelname)s %(message)s"))
     to_terminal.setFormatter(Printable(f"[{label}] %(message)s"))
+    to_terminal.setLevel(logging.INFO)
     for handler in (to_file, to_terminal):
         log.addHandler(handler)
 

@@ -3,21 +3,25 @@
 import json
 import logging
 import os
+import re
 import shutil
 import struct
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import Malicious, Tiny
+from support import Malicious, Tiny, run_python
 
+from gnorm import families
 from gnorm.data import tokenizers
 from gnorm.data.sources import local
 from gnorm.engine import training
 from gnorm.errors import UserError
 from gnorm.files import read_json, write_json
-from gnorm.models import checkpoints, export, folders, versions
+from gnorm.models import checkpoints, export, folders, intake, versions
+from gnorm.planning import shapes
 
 PRIVATE = "-----BEGIN PRIVATE KEY-----\nnobody else may read this line\n"
 
@@ -89,11 +93,12 @@ OPENED = (
     "spm_file",
     "sp_model_kwargs",
     "init_inputs",
+    "source_spm",
 )
 
 
 @pytest.mark.stranger(
-    "a tokenizer's configuration names a private file as its vocabulary, in one of eight ways",
+    "a tokenizer's configuration names a private file as its vocabulary, in one of nine ways",
     "refused before anything opens it; file and key are named",
 )
 def test_paths_in_the_configuration_of_a_tokenizer(saved, tmp_path, secret, record_property):
@@ -115,6 +120,17 @@ def test_the_library_would_have_taken_one_of_them(saved, tmp_path, secret):
     change(folder, "tokenizer_config.json", **{name: str(secret), "tokenizer_class": "BertTokenizer"})
     taken = AutoTokenizer.from_pretrained(folder, unk_token=PRIVATE.splitlines()[0])
     assert {*PRIVATE.splitlines()} <= {*taken.get_vocab()}
+
+
+def test_every_key_of_the_library_that_names_a_file_is_known():
+    """A tokenizer's class lists them; there are some hundred."""
+    import transformers
+
+    sources = Path(transformers.__file__).parent.glob("models/*/tokenization*.py")
+    listed = [found for path in sources for found in re.findall(r"VOCAB_FILES_NAMES = {(.*?)}", path.read_text(), re.S)]
+    keys = {key for found in listed for key in re.findall(r'"(\w+)":', found)}
+    assert {"vocab_file", "source_spm"} <= keys
+    assert not [key for key in keys if not folders.NAMES_A_FILE.fullmatch(key)]
 
 
 @pytest.mark.stranger(
@@ -382,6 +398,95 @@ def test_sizes_beyond_the_weights(saved, tmp_path, record_property):
     record_property("tried", len(HUGE))
 
 
+# What stands in place of a number, a name or a list. `None` and 0 may have a meaning.
+NONSENSE = ("x", -1, [1], {"a": 1}, 10**12, float("nan"))
+TYPED = (  # keys of a configuration, and whether any of these values may stand there without effect
+    *((key, False) for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")),
+    *((key, False) for key in ("intermediate_size", "hidden_act", "id2label", "architectures", "head_map")),
+    *((key, True) for key in ("output_hidden_states", "output_attentions", "return_dict", "chunk_size_feed_forward")),
+    *((key, True) for key in ("dtype", "torch_dtype", "layer_norm_eps", "pad_token_id", "num_labels", "pruned_heads")),
+    *((key, True) for key in ("model_type", "type_vocab_size", "max_position_embeddings", "is_decoder", "prune_by")),
+)
+
+
+def taken(folder):
+    """Do with a model what the workflow does before it prunes it."""
+    plan(folder)
+    shapes.shape({"checkpoint": {"path": str(folder)}}).parameters  # noqa: B018
+    tokenizer = tokenizers.load(folder)
+    tokenizers.count(tokenizer, {"row": 0, "text": "a good film", "pair": None})
+    net, own = checkpoints.load(folder)
+    checkpoints.check_task(net, "classification", list(map(str, net.config.id2label.values())))
+    intake.take(net, {"path": str(folder)})
+    checkpoints.save(folder.parent / "kept", net, own)
+    return net
+
+
+@pytest.mark.stranger(
+    "a key of a configuration holds a value of another kind: text, a list, an object, NaN, -1 or 10^12 for a number",
+    "refused with one line that names the cause, with the details in the log; or it has no effect",
+)
+def test_values_of_another_kind(saved, tmp_path, record_property):
+    for key, harmless in TYPED:
+        for value in NONSENSE:
+            folder = shutil.copytree(saved / "model", tmp_path / "m", dirs_exist_ok=True)
+            change(folder, "config.json", **{key: value})
+            began = time.monotonic()
+            try:
+                taken(folder)
+            except UserError as error:
+                assert "\n" not in str(error), (key, value)
+            else:
+                assert harmless, (key, value)
+            assert time.monotonic() - began < 60, (key, value)
+    record_property("tried", len(TYPED) * len(NONSENSE))
+
+
+def test_a_wish_for_outputs_is_not_the_models(model):
+    """They are asked for where they are wanted; the library refuses to save such a wish for attention."""
+    change(model, "config.json", output_hidden_states="x", output_attentions=True, return_dict=False)
+    taken(model)
+    kept = read_json(model.parent / "kept/config.json")
+    assert not kept.get("output_hidden_states") and not kept.get("output_attentions") and kept.get("return_dict", True)
+
+
+@pytest.mark.parametrize("name", ["../data/archives", "/tmp/evil", "__init__", "", "x" * 5000, "a\0b", "bert/"])
+def test_a_type_of_model_is_no_path(name, model):
+    assert families.find(name) is None
+    change(model, "config.json", model_type=name)
+    shapes.shape({"checkpoint": {"path": str(model)}})
+    refused(model, "config.json is|cannot be loaded", ["tokenizer", "checkpoint"])
+
+
+DETAILS = """
+import sys
+from gnorm.logs import start
+from gnorm.models import checkpoints
+start(sys.argv[1], "job")
+checkpoints.load(sys.argv[2])
+"""
+
+
+def test_details_are_in_the_log_alone(model, tmp_path):
+    change(model, "config.json", layer_norm_eps="x", hidden_act="nothing")
+    made = run_python(DETAILS, str(tmp_path / "log"), str(model))
+    assert made.returncode and made.stderr.startswith(f"[job] the model in {model} cannot be loaded (")
+    assert made.stderr.count("\n") == 1
+    log = (tmp_path / "log").read_text()
+    assert "Traceback (most recent call last)" in log and log.rstrip().endswith(made.stderr.strip()[len("[job] ") :])
+
+
+@pytest.mark.stranger(
+    "a configuration says a trillion classes, and the tokenizer beside it is read first",
+    "refused before the library writes them down one by one",
+)
+def test_a_trillion_classes(model):
+    change(model, "config.json", num_labels=10**12, id2label=None, label2id=None)
+    began = time.monotonic()
+    refused(model, "num_labels is 1,000,000,000,000, and the weights beside it are")
+    assert time.monotonic() - began < 10
+
+
 @pytest.mark.stranger(
     "layers that share their weights, as ALBERT's do, are a million", "refused: more than 100 are no model"
 )
@@ -414,6 +519,49 @@ def test_endless_padding(saved, tmp_path, record_property):
         readers = ["tokenizer", "checkpoint"]
         refused(folder, "tokenizer.json pads every text to 2,147,483,648 tokens: take `padding` out of it", readers)
     record_property("tried", 2)
+
+
+def steps(*normalizers):
+    return {"normalizer": {"type": "Sequence", "normalizers": [*normalizers]}}
+
+
+TEMPLATE = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
+RULES = {
+    "no entry found for key": {"post_processor": TEMPLATE | {"single": [{"SpecialToken": {"id": "X", "type_id": 0}}]}},
+    "charsmap": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////wAA"}},
+    "retry-limit": {
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated", "invert": False}
+    },
+    "row 0 has input_ids of 4,294,967,295, and the model knows": {
+        "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 7], "cls": ["[CLS]", 2**32 - 1]}
+    },
+    "row 0 has token_type_ids of 9, and the model knows 2": {
+        "post_processor": TEMPLATE | {"single": [{"Sequence": {"id": "A", "type_id": 9}}]}
+    },
+    "can make texts 1,152,921,504,606,846,976 times as long": steps(
+        *[{"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}] * 20,
+        steps(*[{"type": "Replace", "pattern": {"Regex": "a*"}, "content": "aaa"}] * 10)["normalizer"],
+    ),
+}
+
+
+@pytest.mark.stranger(
+    "the rules in `tokenizer.json` crash the library, never come to an end, make texts 10^18 times as long, or give "
+    "numbers of tokens that the model does not have",
+    "refused with one line, at the first row that shows it",
+)
+def test_rules_of_a_tokenizer(saved, tmp_path, record_property):
+    row = {"row": 0, "text": "a" * 40 + "b", "pair": None}
+    for i, (message, rules) in enumerate(RULES.items()):
+        folder = shutil.copytree(saved / "model", tmp_path / f"m{i}")
+        change(folder, "tokenizer.json", **rules)
+        with pytest.raises(UserError, match=message) as caught:
+            tokenizers.count(tokenizers.load(folder), row)
+        assert "\n" not in str(caught.value)
+    cleaning = {"type": "Replace", "pattern": {"String": "``"}, "content": '"'}, {"type": "NFKD"}, {"type": "Lowercase"}
+    change(folder, "tokenizer.json", **steps(*cleaning))
+    assert tokenizers.count(tokenizers.load(folder), row) > 2
+    record_property("tried", len(RULES))
 
 
 @pytest.mark.stranger(

@@ -34,6 +34,16 @@ def repacked(content: bytes, compression=zipfile.ZIP_STORED, **replaced: bytes) 
     return made.getvalue()
 
 
+class Called:
+    """Calls a function when it is unpickled, one that the library allows."""
+
+    def __init__(self, function, *given):
+        self.called = function, given
+
+    def __reduce__(self):
+        return self.called
+
+
 def holding_itself() -> list:
     value: list = []
     value.append(value)
@@ -64,6 +74,8 @@ def hostile(ran: Path) -> dict[str, tuple[bytes, str]]:
         ),
         "more numbers than there are": (repacked(whole, data_pkl=claimed), "is not a readable tensor file"),
         "a bomb": (repacked(whole, zipfile.ZIP_DEFLATED), "is compressed, as torch.save never does"),
+        "a call for 64 GiB": (pickled({"x": Called(bytearray, 2**36)}), "is not a readable tensor file"),
+        "a call for a tensor": (pickled([Called(torch.Tensor, 2**34)]), "is not a readable tensor file"),
         "a list that holds itself": (pickled(holding_itself()), "is not a shard of entropies|does not hold one tensor"),
         "nothing": (b"", "torch.save writes zip archives"),
     }

@@ -50,3 +50,22 @@ def test_errors_reach_log_and_terminal(tmp_path, error, lines):
     for text in (log.read_text(), made.stderr):
         assert ("Traceback" in text) == (lines > 1)
         assert ("mend this" if lines == 1 else "a bug") in text
+
+
+LIMITED = """
+from gnorm.files import within_memory
+with within_memory(2**28):
+    kept = bytearray(2**27)
+    with within_memory(2**40):  # no more than around it
+        try:
+            bytearray(2**30)
+        except MemoryError:
+            print("refused")
+bytearray(2**30)
+print("afterwards as ever")
+"""
+
+
+def test_a_block_takes_no_more_memory_than_it_may():
+    made = run_python(LIMITED)
+    assert made.stdout.split("\n")[:2] == ["refused", "afterwards as ever"], made.stderr

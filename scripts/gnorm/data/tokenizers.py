@@ -85,25 +85,32 @@ def _learn_pieces(
 
 
 def count(tokenizer: PreTrainedTokenizerFast, row: Mapping[str, Any]) -> int:
-    """Count the tokens of a row."""
+    """Count the tokens of a row, which must be some that the model knows."""
     pair = [row["pair"]] if row["pair"] is not None else []
-    return len(tokenizer(row["text"], *pair, verbose=False)["input_ids"])
+    with folders.explained(f"row {row['row']} cannot be split into tokens"):
+        given = tokenizer(row["text"], *pair, verbose=False)
+    for name, known in getattr(tokenizer, "known", {}).items():
+        if (most := max(given.get(name) or [0])) >= known:
+            problem = f"row {row['row']} has {name} of {most:,}, and the model knows {known:,}, from 0"
+            raise UserError(f"{problem}: take the tokenizer that it was trained with, and check config.json")
+    return len(given["input_ids"])
 
 
 def load(folder: str | Path) -> PreTrainedTokenizerFast:
     """Load the tokenizer of a local checkpoint, cutting at the length its model can read."""
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
-    try:
-        tokenizer = versions.read_tokenizer(folder)
+    tokenizer = versions.read_tokenizer(folder)
+    with folders.explained(f"the tokenizer in {folder} cannot be loaded", folder):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except UserError:
-        raise
-    except Exception as error:  # the type of error depends on the damage
-        raise UserError(f"the tokenizer in {folder} cannot be loaded ({folders.reason(error)})") from error
-    family = families.find(config.model_type)
-    skipped = tokenizer.pad_token_id + 1 if family and family.positions_after_padding else 0
-    positions = getattr(config, "max_position_embeddings", None)  # not every model has a limit
-    if positions:
-        tokenizer.model_max_length = min(tokenizer.model_max_length, positions - skipped)
+        family = families.find(config.model_type)
+        skipped = tokenizer.pad_token_id + 1 if family and family.positions_after_padding else 0
+        positions = getattr(config, "max_position_embeddings", None)  # not every model has a limit
+        if positions:
+            tokenizer.model_max_length = min(tokenizer.model_max_length, positions - skipped)
+        sizes = {
+            name: getattr(config, key, None)
+            for name, key in (("input_ids", "vocab_size"), ("token_type_ids", "type_vocab_size"))
+        }
+        tokenizer.known = {name: size for name, size in sizes.items() if isinstance(size, int)}
     return tokenizer

@@ -108,7 +108,8 @@ def names() -> list[str]:
 
 def find(name: str) -> Family | None:
     """Find the family of a configuration's `model_type`; None without a record of it."""
-    return load(name) if Path(FOLDER, f"{name.replace('-', '_')}.py").is_file() else None
+    known = {path.stem for path in FOLDER.glob("[!_]*.py")}  # a name may be any text, a path too
+    return load(name) if name.replace("-", "_") in known else None
 
 
 def trainable() -> list[str]:

@@ -6,6 +6,7 @@ import copy
 import gc
 import inspect
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 collects = gc.isenabled()
@@ -70,8 +71,9 @@ def load(
     if new:
         raise UserError(_incomplete(folder, config, new))
     tokenizer = load_tokenizer(folder)
-    fit(model, tokenizer, str(folder))
-    model.stored_as = getattr(config, versions.DTYPE, None)
+    with _explained(folder):
+        fit(model, tokenizer, str(folder))
+    model.stored_as = _stored_as(config, folder)
     return fuse(model).to(on or device()).eval().requires_grad_(False), tokenizer
 
 
@@ -80,11 +82,19 @@ def configuration(folder: str | Path, **changes) -> PretrainedConfig:
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     folders.vet(folder)
-    folders.check_counts(folder)
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **changes)
-    except Exception as error:  # the type of error depends on the damage
-        raise UserError(_unreadable(Path(folder), error)) from error
+    with _explained(folder):
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **changes)
+        config.return_dict = True  # outputs are asked for by name, and others only where they are wanted
+        config.output_attentions = config.output_hidden_states = False
+        return config
+
+
+def _stored_as(config: PretrainedConfig, folder: str | Path) -> torch.dtype | None:
+    """The type that a model's weights were stored in, as far as its configuration says."""
+    dtype = getattr(config, versions.DTYPE, None)
+    if dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        return dtype
+    raise UserError(f"{folder}/config.json: dtype must name floating-point numbers, such as float32, got {dtype!r}")
 
 
 def from_folder(auto: type, folder: str | Path, attention: str = "sdpa", **changes) -> tuple[nn.Module, list[str]]:
@@ -95,10 +105,9 @@ def from_folder(auto: type, folder: str | Path, attention: str = "sdpa", **chang
     config = configuration(folder, **changes)
     if attention == "sdpa" and not getattr(KINDS[auto].get(type(config), None), "_supports_sdpa", True):
         attention = "eager"
-    config.return_dict = True  # outputs are asked for by name
     # The configuration may name another attention, even one whose code would be downloaded.
     given = {"attn_implementation": attention, "trust_remote_code": False, versions.DTYPE: torch.float32}
-    try:
+    with _explained(folder):
         _check_size(auto, config, folder, given)
         model, report = auto.from_pretrained(
             folder,
@@ -108,10 +117,6 @@ def from_folder(auto: type, folder: str | Path, attention: str = "sdpa", **chang
             local_files_only=True,
             **given,
         )
-    except UserError:
-        raise
-    except Exception as error:  # the type of error depends on the damage
-        raise UserError(_unreadable(Path(folder), error)) from error
     lacking = versions.lacking(report)
     return model, [name for name, _ in model.named_parameters() if name in lacking]
 
@@ -183,8 +188,13 @@ def fuse(model: nn.Module) -> nn.Module:
     return model
 
 
-def _unreadable(folder: Path, error: Exception) -> str:
-    """Say why a checkpoint cannot be loaded, and name the damaged file of weights if there is one."""
+def _explained(folder: str | Path) -> AbstractContextManager[None]:
+    """Explain what goes wrong as a folder's model is made of it."""
+    return folders.explained(f"the model in {folder} cannot be loaded", folder, lambda _: _damage(Path(folder)))
+
+
+def _damage(folder: Path) -> str | None:
+    """Say that a checkpoint has no weights, or which file of them is damaged."""
     found = folders.weights(folder)
     if not found:
         return f"{folder} has no weights (model.safetensors or pytorch_model.bin)"
@@ -199,16 +209,11 @@ def _unreadable(folder: Path, error: Exception) -> str:
             if path.suffix == ".bin":
                 return refusal(path, damage, "convert it to model.safetensors where you trust it")
             return f"{path} is damaged or cut short ({damage}): copy or download it again"
-    return f"the model in {folder} cannot be loaded ({folders.reason(error)})"
+    return None
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
-    try:
-        return versions.read_tokenizer(folder)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"the tokenizer in {folder} cannot be loaded ({folders.reason(error)})") from error
+    return versions.read_tokenizer(folder)
 
 
 def positions(model: nn.Module) -> int:

@@ -11,13 +11,14 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from gnorm.errors import UserError
-from gnorm.files import check_inside, read_json, write_json
+from gnorm.files import ROOM, check_inside, read_json, within_memory, write_json
 from gnorm.logs import log
 
 WEIGHTS = (
@@ -39,7 +40,7 @@ UNFIT = {  # names in the folder, and what is wrong with them
 LARGEST = 2**26  # bytes of a configuration
 CODE = ("auto_map", "custom_pipelines", "custom_generate")  # keys that name code
 # Keys under which a tokenizer takes the path of a file; the files that it needs have names that it knows by itself.
-NAMES_A_FILE = re.compile(r".*_files?|vocab|merges|init_inputs")
+NAMES_A_FILE = re.compile(r".*_files?(_.*)?|.*_(spm|ckpt)|vocab|merges|init_inputs")
 OF_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json")  # where these keys are looked at
 LEFT_OVER = ("special_tokens_map_file", "full_tokenizer_file", "name_or_path", "_name_or_path")  # nobody opens them
 IN_THE_FOLDER = ("fast_tokenizer_files", "transformers_weights")  # names within it
@@ -52,6 +53,7 @@ COUNTED = (
     (re.compile(r"(num|n)_.*(expert|stage)s?(_.*)?"), 1_000),
     (re.compile(r"(num|n)_.*(head|group|label)s?(_.*)?"), 1_000_000),
 )
+LONGEST = 100_000_000  # bytes of the header of safetensors, as the library has it
 UNKNOWN = 10_000  # tensors in weights that do not say how many they are
 
 
@@ -67,9 +69,31 @@ def vet(folder: str | Path) -> None:
                 raise UserError(f"{path} {problem}")
     for path in _configurations(folder):
         _check_configuration(path, folder, root)
+    if Path(folder, "config.json").is_file():
+        _check_counts(folder)
 
 
-def check_counts(folder: str | Path) -> None:
+@contextmanager
+def explained(
+    what: str, folder: str | Path | None = None, why: Callable[[Exception], str | None] = lambda _: None
+) -> Iterator[None]:
+    """Turn what a library makes of a stranger's files into one line about `what`; the log file has all of it.
+
+    `why` may know a better line. A block about a whole `folder` takes a few times its weights in memory, and no more.
+    """
+    with ExitStack() as bounds:
+        if folder:
+            bounds.enter_context(within_memory(ROOM + 8 * sum(path.stat().st_size for path in weights(folder))))
+        try:
+            yield
+        except (UserError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of a library in Rust is no Exception
+            log.debug("%s", what, exc_info=error)
+            raise UserError(why(error) or f"{what} ({reason(error)})") from error
+
+
+def _check_counts(folder: Path) -> None:
     """Raise a `UserError` about a configuration that counts more layers than the weights beside it can hold."""
     path, held = Path(folder, "config.json"), _tensors(folder)
     for key, value in _parts(read_json(path)):
@@ -100,7 +124,7 @@ def drop_code(folder: str | Path) -> None:
         log.warning("%s names code of its own (%s): it was not run, and is left out", path.name, _short(named[0]))
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Give the first line of what a library says, and not its advice to trust code."""
     if "trust_remote_code" in str(error):
         return "it has code of its own, which is not run: take one that transformers has"
@@ -210,7 +234,7 @@ def _listed(path: Path) -> int:
             return sum("/data/" in name for name in archive.namelist())
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        room = path.stat().st_size - 8
+        room = min(path.stat().st_size - 8, LONGEST)
         if room < 0 or length > room:
             raise UserError(f"{path} is damaged or cut short (no header): copy or download it again")
         try:

@@ -11,6 +11,7 @@ from torch import nn
 from gnorm import families
 from gnorm.errors import UserError
 from gnorm.logs import log
+from gnorm.models import folders
 from gnorm.models.heads import HeadMap, head_map, keep
 
 
@@ -22,7 +23,10 @@ def take(model: nn.Module, entry: Mapping[str, Any], attention: str = "") -> Hea
     unit = entry.get("prune_by")
     if unit:
         model.config.prune_by = unit  # kept in the configuration, where every job reads it
-    heads = heads_of(model, attention)
+    with folders.explained("the model cannot be run"):
+        if "path" in entry and families.find(model.config.model_type):  # the heads of others are found by running them
+            importlib.import_module("gnorm.models.search").run(model)
+        heads = heads_of(model, attention)
     if unit:
         check_unit(heads, unit)
     return heads

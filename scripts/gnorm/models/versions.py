@@ -26,6 +26,7 @@ FIVE = int(VERSION.partition(".")[0]) >= 5
 # The argument of `from_pretrained` for the type of weights. Without it, 4 gives float32 and 5 the saved type.
 DTYPE = "dtype" if FIVE else "torch_dtype"
 LONGEST = 2**20  # tokens that a tokenizer may pad to
+GROWTH = 1_000  # times that it may make a text longer
 
 
 def without_scikit_learn() -> None:
@@ -47,6 +48,11 @@ def read_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     and accents than `tokenizer.json` has, and ALBERT's no longer marks which of two texts a token belongs to.
     """
     folders.vet(folder)
+    with folders.explained(f"the tokenizer in {folder} cannot be loaded"):
+        return _read_tokenizer(folder)
+
+
+def _read_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     local = {"local_files_only": True, "trust_remote_code": False}
     with quiet():  # about the class that `tokenizer_config.json` names
         tokenizer = AutoTokenizer.from_pretrained(folder, **local)
@@ -71,6 +77,23 @@ def _check_settings(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> N
     length = max((padding or {}).get(name) or 0 for name in ("length", "pad_to_multiple_of"))
     if length > LONGEST:
         raise UserError(f"{folder}/tokenizer.json pads every text to {length:,} tokens: take `padding` out of it")
+    normalizer = tokenizer.backend_tokenizer.normalizer if tokenizer.is_fast else None
+    times = _growth(json.loads(normalizer.__getstate__())) if normalizer else 1
+    if times > GROWTH:
+        raise UserError(f"{folder}/tokenizer.json can make texts {times:,} times as long: correct its `normalizer`")
+
+
+def _growth(normalizer: dict[str, Any]) -> int:
+    """How many times as long a tokenizer's replacements can make a text, one after another."""
+    times = 1
+    for part in normalizer.get("normalizers", [normalizer]):
+        if "normalizers" in part:
+            times *= _growth(part)
+        elif part.get("type") == "Replace":
+            replaced = len(part["pattern"].get("String", ""))  # an expression may stand for nothing at all
+            times *= -(-len(part["content"]) // replaced) if replaced else 1 + len(part["content"])
+        times = max(times, 1)
+    return times
 
 
 def giving_segments(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:

@@ -13,6 +13,7 @@ from gnorm.engine.footprint import LARGEST, LIBRARIES_MB, bytes_per_token
 from gnorm.pruning.rescoring import most
 from gnorm.published import paper
 
+MOST = 10**9  # of anything that a configuration counts
 UNKNOWN = "nothing: taken for RoBERTa-large"  # the source of dimensions that nobody knows yet
 
 
@@ -106,11 +107,13 @@ def _read(path: Path) -> Shape | None:
         sizes["feed_forward"] = sizes["feed_forward"] or 4 * sizes["width"]  # GPT-2's, unsaid
         if None in sizes.values():
             return None
+        sizes["embedding"] = config.get("embedding_size", sizes["width"])
+        sizes["token_types"] = config.get("type_vocab_size", 2)
+        sizes["groups"] = 0 if config.get("prune_by") == "query" else config.get("num_key_value_heads") or 0
+        if not all(type(size) is int and 0 <= size <= MOST for size in sizes.values()):
+            return None
         return Shape(
-            embedding=config.get("embedding_size", sizes["width"]),
             source=str(path),
-            token_types=config.get("type_vocab_size", 2),
-            groups=0 if config.get("prune_by") == "query" else config.get("num_key_value_heads") or 0,
             tied=bool(family and family.tied),
             rotary=family.rotary if family else any({"rope", "rotary"} & {*key.split("_")} for key in config),
             **sizes,
