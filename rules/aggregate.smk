@@ -183,9 +183,7 @@ rule make_table:
     resources:
         mem_mb=1000,
     params:
-        folder=layout.RESULTS,
-        models=lambda w: SUITE.titles_of(w.suite),
-        strategies=lambda w: SUITE.strategies_of(suite.makes(w.table), w.suite),
+        results=lambda w: SUITE.results_of(suite.makes(w.table), w.suite),
         settings=lambda w: SUITE.shown(suite.makes(w.table)),
         caption=lambda w: caption(suite.makes(w.table)),
     script:

@@ -31,9 +31,7 @@ rule draw_figure:
     resources:
         mem_mb=1000,
     params:
-        folder=layout.RESULTS,
-        models=lambda w: SUITE.titles_of(w.suite),
-        strategies=lambda w: SUITE.strategies_of(suite.draws(w.figure), w.suite),
+        results=lambda w: SUITE.results_of(suite.draws(w.figure), w.suite),
         settings=lambda w: SUITE.shown(suite.draws(w.figure)),
         dpi=SETTINGS["figures"]["dpi"],
         caption=lambda w: caption(suite.draws(w.figure)),

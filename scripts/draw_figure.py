@@ -16,12 +16,7 @@ if __name__ == "__main__":
     start(snakemake.log[0], f"figure {snakemake.wildcards.figure}")
     main(
         figure=snakemake.wildcards.figure,
-        results={
-            "root": snakemake.params.folder,
-            "models": snakemake.params.models,
-            "strategies": snakemake.params.strategies,
-            "files": snakemake.input.needs,
-        },
+        results={**snakemake.params.results, "files": snakemake.input.needs},
         settings=snakemake.params.settings,
         dpi=snakemake.params.dpi,
         png=snakemake.output.png,

@@ -16,12 +16,7 @@ if __name__ == "__main__":
     start(snakemake.log[0], f"table {snakemake.wildcards.table}")
     main(
         table=snakemake.wildcards.table,
-        results={
-            "root": snakemake.params.folder,
-            "models": snakemake.params.models,
-            "strategies": snakemake.params.strategies,
-            "files": snakemake.input.needs,
-        },
+        results={**snakemake.params.results, "files": snakemake.input.needs},
         settings=snakemake.params.settings,
         caption=snakemake.params.caption,
         files=dict(snakemake.output.items()),

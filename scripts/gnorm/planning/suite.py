@@ -349,6 +349,11 @@ class Suite:
         shown = (unit == "heads" or unit in self.units.values()) and (not only or getattr(self, only))
         return bool(shown and all(self.needs(need) for need in wanted))
 
+    def results_of(self, module: str, suite: str) -> dict[str, Any]:
+        """What a table or figure is made from, as keywords of `Results.of_module`."""
+        root, strategies = layout.fill(layout.RESULTS, suite=suite), self.strategies_of(module, suite)
+        return {"root": root, "models": self.titles_of(suite), "strategies": strategies}
+
     def strategies_of(self, module: str, suite: str) -> dict[str, dict[str, bool]]:
         """What a table or figure may know of the strategies, if it reads their results: whether orders are drawn."""
         if "tidy" not in imports.constant(source(module), "NEEDS"):
