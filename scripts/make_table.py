@@ -9,7 +9,7 @@ def main(*, table, results, settings, caption, files):
     """Make it from `results`, the keywords of `Results.of_module`, and write it to `files`, the keywords of `write`."""
     module = tables.load(table)
     made = module.make(Results.of_module(module, **results), settings)
-    tables.write(made, module.DECIMALS, caption, **files)
+    tables.write(made, getattr(module, "DECIMALS", {}), caption, **files)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def merge(paths, model=None):
     return {v: sums[v] / rows for v in VARIANTS}, nan, inf, rows
 
 
-def diagnose(means, nan, inf, rows, epsilon):
+def diagnose(means, *, nan, inf, rows, epsilon):
     """Appendix C of the paper as numbers."""
     least = {"B": means["B"], "C - B": means["C"] - means["B"], "A - B": means["A"] - means["B"]}
     order = {v: torch.argsort(means[v].flatten(), stable=True).tolist() for v in VARIANTS}
@@ -43,7 +43,7 @@ def diagnose(means, nan, inf, rows, epsilon):
 
 def main(*, shards, checkpoint, variant, epsilon, outputs):
     means, nan, inf, rows = merge(shards, digest(checkpoint))
-    diagnostics = diagnose(means, nan, inf, rows, epsilon)
+    diagnostics = diagnose(means, nan=nan, inf=inf, rows=rows, epsilon=epsilon)
     log.info("%d rows; NaN in A for %d heads", rows, diagnostics["heads_with_nan"])
     save_tensors(outputs.entropy, {"mean": means[variant], "rows": rows, "variant": variant, "variants": means})
     write_json(outputs.diagnostics, diagnostics)

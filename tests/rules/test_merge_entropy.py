@@ -37,7 +37,7 @@ def test_diagnostics():
     a = torch.tensor([[0.1, 0.5], [0.3, 0.2]], dtype=torch.float64)
     means = {"A": a, "B": a - torch.tensor([[0, 0], [0.01, 0]]), "C": a.flip(0) + 0.02}
     nan = torch.tensor([[0, 2], [0, 0]])
-    found = merge_entropy.diagnose(means, nan, torch.zeros_like(nan), 9, 1e-7)
+    found = merge_entropy.diagnose(means, nan=nan, inf=torch.zeros_like(nan), rows=9, epsilon=1e-7)
     assert found["heads_with_nan"] == 1 and found["nan_rows"] == [[0, 2], [0, 0]]
     assert found["largest_shift"]["B"] == {"value": pytest.approx(-0.01), "layer_head": [1, 0]}
     assert found["same_order"] == {"B": True, "C": False}

@@ -1,9 +1,9 @@
 """Tables: one module each, found by its file name.
 
 A module has a docstring (its caption in the report), `NEEDS` (the results it reads, by the names in
-`gnorm.layout.NEEDS`), `make(results, settings)`, which returns a data frame, and `DECIMALS`, which says how columns are
-rounded for reading; the CSV keeps every digit. It may also have `SHOWN`, `OPTIONAL`, `UNIT` and
-`PUBLISHED`, as in `gnorm.figures`.
+`gnorm.layout.NEEDS`) and `make(results, settings)`, which returns a data frame. It may also have `DECIMALS`, the
+decimals of columns that are not rounded to 3 for reading (the CSV keeps every digit), and `SHOWN`, `OPTIONAL`, `UNIT`
+and `PUBLISHED`, as in `gnorm.figures`.
 """
 
 from __future__ import annotations
