@@ -82,6 +82,7 @@ def configuration(folder: str | Path, **changes) -> PretrainedConfig:
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     folders.vet(folder)
+    folders.check_counts(folder)
     with _explained(folder):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **changes)
         config.return_dict = True  # outputs are asked for by name, and others only where they are wanted

@@ -69,8 +69,6 @@ def vet(folder: str | Path) -> None:
                 raise UserError(f"{path} {problem}")
     for path in _configurations(folder):
         _check_configuration(path, folder, root)
-    if Path(folder, "config.json").is_file():
-        _check_counts(folder)
 
 
 @contextmanager
@@ -93,7 +91,7 @@ def explained(
             raise UserError(why(error) or f"{what} ({reason(error)})") from error
 
 
-def _check_counts(folder: Path) -> None:
+def check_counts(folder: str | Path) -> None:
     """Raise a `UserError` about a configuration that counts more layers than the weights beside it can hold."""
     path, held = Path(folder, "config.json"), _tensors(folder)
     for key, value in _parts(read_json(path)):

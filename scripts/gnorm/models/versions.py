@@ -48,6 +48,8 @@ def read_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     and accents than `tokenizer.json` has, and ALBERT's no longer marks which of two texts a token belongs to.
     """
     folders.vet(folder)
+    if Path(folder, "config.json").exists():  # which the library reads too
+        folders.check_counts(folder)
     with folders.explained(f"the tokenizer in {folder} cannot be loaded"):
         return _read_tokenizer(folder)
 
