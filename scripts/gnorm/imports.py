@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
@@ -36,7 +37,14 @@ def parsed(source: Path) -> ast.Module:
             gc.enable()
 
 
-def direct(source: Path) -> set[Path]:
+def direct(source: Path) -> frozenset[Path]:
+    """The modules of the project that a module itself imports."""
+    as_it_is = source.stat()
+    return _direct(source, as_it_is.st_mtime_ns, as_it_is.st_size)
+
+
+@cache  # closures overlap, and every start of the workflow asks for those of all rules
+def _direct(source: Path, _written: int, _size: int) -> frozenset[Path]:
     names: set[str] = set()
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
@@ -45,7 +53,7 @@ def direct(source: Path) -> set[Path]:
             names.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
     # Importing a module runs the packages above it.
     names |= {".".join(name.split(".")[:i]) for name in names for i in range(1, name.count(".") + 1)}
-    return {path for name in names if (path := module_file(name))}
+    return frozenset(path for name in names if (path := module_file(name)))
 
 
 def closure(*sources: Path) -> list[Path]:

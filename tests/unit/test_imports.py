@@ -73,6 +73,12 @@ def test_an_import_inside_a_function_and_parent_packages_count(tmp_path):
     assert {"__init__.py", "scores/__init__.py", "scores/gnorm.py", "engine/passes.py"} <= closure
 
 
+def test_a_module_that_was_edited_is_read_again(tmp_path):
+    for name in ("shown", "logs"):
+        (tmp_path / "edited.py").write_text(f"import gnorm.{name}\n")
+        assert f"{name}.py" in {path.name for path in imports.closure(tmp_path / "edited.py")}
+
+
 if __name__ == "__main__":
     STORED.write_text(json.dumps(sizes(), indent=1) + "\n")
     print(f"stored {len(sizes())} closures in {STORED}")
