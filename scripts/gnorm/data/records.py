@@ -77,6 +77,11 @@ def _parquet(path: Path, plain: Sequence[str]) -> pyarrow.Table:
         table = opened.read().replace_schema_metadata()  # it could declare paths to be images, to be opened
     for name in set(plain) & {*table.column_names}:
         kind, types = table.schema.field(name).type, pyarrow.types
+        if types.is_temporal(kind):
+            raise UserError(
+                f"dataset {path}: the column {name!r} holds {kind}, not text as it was written: name another, or save "
+                "it as text"
+            )
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_primitive(kind)):
             for i, value in enumerate(table[name].to_pylist()):
                 _check_plain(value, f"dataset {path}, row {i}", name)

@@ -235,18 +235,30 @@ def _read_repository(
         splits = datasets.get_dataset_split_names(path, config, cache_dir=str(cache))
         if split not in splits:
             raise UserError(f"the dataset {name} has no split {split!r}; allowed: {', '.join(splits)}")
+        builder = datasets.load_dataset_builder(path, config, cache_dir=str(cache))
         options = {"cache_dir": str(cache), "keep_in_memory": True, "verification_mode": "no_checks"}
-        declared = datasets.load_dataset_builder(path, config, cache_dir=str(cache)).info.features
-        rows = datasets.load_dataset(path, config, split=split, **options)
-        if (
-            rows.info.builder_name == "csv" and declared is None
-        ):  # or types would be guessed, and texts like 007 changed
-            text = datasets.Features(dict.fromkeys(rows.column_names, datasets.Value("string")))
-            options |= {"features": text, "keep_default_na": False, "na_values": [""]}
-            rows = datasets.load_dataset(path, config, split=split, **options)
-        return rows
+        if builder.name == "csv":
+            options |= _as_text(builder, split, name)
+        return datasets.load_dataset(path, config, split=split, **options)
     except UserError:
         raise
     except Exception as error:  # the type of error depends on the damage
         reason = records.reason(error).replace(path, name)
         raise UserError(f"the dataset {name} cannot be read ({reason}): {instead}") from error
+
+
+def _as_text(builder: datasets.DatasetBuilder, split: str, name: str) -> dict:
+    """Options that keep the cells of CSV files as they are written: types, declared or guessed, would change `007`."""
+    import datasets
+    import pandas as pd
+
+    columns: dict[str, None] = {}
+    for file in builder.config.data_files[split]:
+        with pd.read_csv(file, iterator=True, **builder.config.pd_read_csv_kwargs) as lines:
+            columns |= dict.fromkeys(map(str, lines.read(1).columns))
+    for column in columns:
+        first, _, number = column.rpartition(".")
+        if number.isdigit() and first in columns:  # as pandas tells two of one name apart
+            raise UserError(f"the dataset {name} has the column {first!r} twice: remove one, or rename it")
+    text = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
+    return {"features": text, "keep_default_na": False, "na_values": [""]}

@@ -1,5 +1,6 @@
 """Fetching from the hub and from its mirror, and what is said where that fails; no network."""
 
+import gzip
 import json
 import re
 import threading
@@ -11,7 +12,7 @@ import pytest
 from huggingface_hub import constants, file_download
 from support import ROOT, copy_workflow, run_python, snakemake
 
-from gnorm.data import prepare, saved
+from gnorm.data import prepare, records, saved
 from gnorm.data.sources import hub
 from gnorm.errors import UserError
 
@@ -247,10 +248,50 @@ def test_texts_of_a_repository_are_as_written(fake_hub, tmp_path):
     table = pd.read_parquet(tmp_path / "rows.parquet")
     assert table["text"].tolist() == ["007", "0.50", "1e3"] and table["label"].tolist() == ["NA", "None", "null"]
     assert table["n"].tolist()[:2] == ["1", "2"] and table["n"].isna().tolist() == [False, False, True]
-    card = b"---\ndataset_info:\n  features:\n  - {name: text, dtype: string}\n  - {name: n, dtype: int64}\n---\n"
-    fake_hub.repositories["datasets/a/typed"] = {"train.csv": b"text,n\na,1\nb,2\n", "README.md": card}
+
+
+DECLARED = {
+    "text: int64": b"  - {name: text, dtype: int64}\n  - {name: label, dtype: int64}\n",
+    "text: float32": b"  - {name: text, dtype: float32}\n",
+    "label: class_label": b"  - {name: text, dtype: string}\n"
+    b"  - {name: label, dtype: {class_label: {names: {'0': NA, '1': None}}}}\n",
+}
+
+
+@pytest.mark.parametrize("card", DECLARED)
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.fault(
+    "the card of a dataset on the hub declares texts of a CSV file to be numbers", "kept as they are written"
+)
+def test_declared_types_change_no_text(fake_hub, tmp_path, card, packed):
+    rows = b"text,label\n007,NA\n0.50,None\n"
+    fake_hub.repositories["datasets/a/typed"] = {
+        f"train.csv{packed}": gzip.compress(rows) if packed else rows,
+        "README.md": b"---\ndataset_info:\n  features:\n" + DECLARED[card] + b"---\n",
+    }
     fetch_dataset("a/typed", "main", None, "train", None, tmp_path / "typed.parquet")
-    assert pd.read_parquet(tmp_path / "typed.parquet")["n"].tolist() == [1, 2]  # as its card says
+    table = pd.read_parquet(tmp_path / "typed.parquet")
+    assert table["text"].tolist() == ["007", "0.50"] and table["label"].tolist() == ["NA", "None"]
+
+
+@pytest.mark.fault("a CSV file of a dataset on the hub has a column twice", "refused; dataset and column are named")
+def test_a_column_twice_in_a_repository(fake_hub, tmp_path):
+    fake_hub.repositories["datasets/a/b"] = {"train.csv": b"text,text,label\n007,008,1\n"}
+    with pytest.raises(UserError, match="the dataset a/b has the column 'text' twice: remove one, or rename it"):
+        fetch_dataset("a/b", "main", None, "train", None, tmp_path / "rows.parquet")
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+@pytest.mark.fault("texts of JSON lines or parquet files were taken for dates", "refused; the column is named")
+def test_texts_that_were_taken_for_dates(fake_hub, tmp_path):
+    """The library takes JSON's text `2020-01-01` for a date, which would read `2020-01-01 00:00:00` from then on."""
+    fake_hub.repositories["datasets/a/b"] = {"train.jsonl": b'{"text": "2020-01-01", "other": "a"}\n'}
+    fetch_dataset("a/b", "main", None, "train", None, tmp_path / "rows.parquet")
+    assert records.read(tmp_path / "rows.parquet", plain=["other"])["other"][:] == ["a"]
+    with pytest.raises(
+        UserError, match="rows.parquet: the column 'text' holds timestamp.*, not text as it was written"
+    ):
+        records.read(tmp_path / "rows.parquet", plain=["text"])
 
 
 INSTEAD = {
