@@ -16,6 +16,12 @@ def write_means(folder, **files):
         torch.save(tensor, folder / f"{name}AE.pt")
 
 
+def make_known(clone, *models):
+    """Curves by which a clone knows its models."""
+    for model in models:
+        (clone / f"experiments_results/pruned_heads_accuracy({model})basedonAE.csv").touch()
+
+
 def check(folder):
     clone = interchange.scan(folder.parent)
     models = [(m, clone.shards.get(m, []), clone.counted.get(m, []), None) for m in clone.models]
@@ -26,6 +32,7 @@ def check(folder):
 @pytest.fixture
 def entropy_folder(tmp_path):
     (tmp_path / "experiments_results").mkdir()
+    make_known(tmp_path, "MINE")
     folder = tmp_path / "AE_calculation_results"
     folder.mkdir()
     return folder
@@ -72,3 +79,38 @@ def test_a_file_with_code_in_it_is_refused(entropy_folder, tmp_path):
     with pytest.raises(UserError, match="MINE0_9AE.pt"):
         check(entropy_folder)
     assert not (tmp_path / "ran").exists()
+
+
+def test_names_of_models_that_end_in_digits(entropy_folder):
+    """`GPT20_7AE.pt` has rows 0 to 7 of GPT2, not rows 20 to 7 of GPT."""
+    make_known(entropy_folder.parent, "GPT2", "M", "M_2", "M-0", "7")
+    written = {f"{model}{rows}": torch.ones(1, 2) for model in ("GPT2", "M_2", "M-0", "7") for rows in ("0_7", "_8")}
+    write_means(entropy_folder, **written, M_8=torch.ones(1, 2))
+    found = interchange.scan(entropy_folder.parent)
+    for model in ("GPT2", "M_2", "M-0", "7"):
+        assert [path[:2] for path in found.shards[model]] == [(0, 7)] and found.counted[model][0][0] == 8
+    assert "GPT" not in found.models and "M" not in found.shards and found.counted["M"][0][0] == 8
+
+
+@pytest.mark.fault(
+    "a published entropy file may be of two models, or of none that is known", "refused; the file is named"
+)
+def test_files_of_models_that_cannot_be_told(entropy_folder, record_property):
+    make_known(entropy_folder.parent, "GPT", "GPT2")
+    tried = {
+        "GPT20_63": "may be of GPT or of GPT2",
+        "NEW0_9": r"no model's name that is known there \(ALBERT, BERT, GPT,",
+    }
+    for name, said in tried.items():
+        write_means(entropy_folder, **{name: torch.ones(1, 2)})
+        with pytest.raises(UserError, match=f"published: .*{name}AE.pt .*{said}"):
+            interchange.scan(entropy_folder.parent)
+        (entropy_folder / f"{name}AE.pt").unlink()
+    record_property("tried", len(tried))
+
+
+def test_results_know_their_models_before_there_is_a_curve(entropy_folder):
+    (entropy_folder.parent / "GPT2").mkdir()
+    (entropy_folder.parent / "GPT2/heads.json").write_text("{}")
+    write_means(entropy_folder, GPT20_63=torch.ones(1, 2))
+    assert [path[:2] for path in interchange.scan(entropy_folder.parent).shards["GPT2"]] == [(0, 63)]

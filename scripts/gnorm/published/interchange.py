@@ -21,8 +21,7 @@ DRAWN = "random"  # the strategy of the published trials
 NAME, ROWS = r"[\w-]+", r"\d{1,12}"
 _CURVE = layout.pattern(layout.PUBLISHED_CURVE, model=NAME, published=NAME)
 _TRIALS = layout.pattern(layout.PUBLISHED_TRIALS, model=NAME, trials=r"\d+", levels=r"\d+", group=r"\d+group")
-_SHARD = layout.pattern(layout.PUBLISHED_SHARD, model=f"{NAME}?", first=ROWS, last=ROWS)
-_MEAN = layout.pattern(layout.PUBLISHED_ENTROPY, model=f"{NAME}?", total=ROWS)
+PAPER = ("BERT", "ALBERT", "ROBERTA", "XLM_ROBERTA")
 
 
 def strategy_name(strategy: str) -> str:
@@ -52,9 +51,8 @@ class Clone:
     @property
     def models(self) -> list[str]:
         """The names of all models, the paper's four first, in its order."""
-        known = ["BERT", "ALBERT", "ROBERTA", "XLM_ROBERTA"]
         models = {*self.curves, *self.random, *self.shards, *self.counted}
-        return [m for m in known if m in models] + sorted(models - set(known))
+        return [m for m in PAPER if m in models] + sorted(models - {*PAPER})
 
     @property
     def strategies(self) -> list[str]:
@@ -86,6 +84,14 @@ class Clone:
         return [file[-1] for _, *kinds, _ in self.all_entropies() for kind in kinds for file in kind]
 
 
+def _entropy(model: str, name: str) -> list[int]:
+    """Read a file of entropies as this model's, or as any model's: first and last row, or the number of rows."""
+    model = re.escape(model) or NAME
+    shard = layout.pattern(layout.PUBLISHED_SHARD, model=model, first=ROWS, last=ROWS).fullmatch(name)
+    mean = layout.pattern(layout.PUBLISHED_ENTROPY, model=model, total=ROWS).fullmatch(name)
+    return list(map(int, (shard or mean).groups()[1:])) if shard or mean else []
+
+
 def scan(folder: str | Path) -> Clone:
     """Find the files of a clone of the authors' repository, or of a suite's results."""
     curves, entropies = (
@@ -100,12 +106,22 @@ def scan(folder: str | Path) -> Clone:
             clone.curves[named["model"]][strategy_of(named["published"])] = str(path)
         elif named := _TRIALS.fullmatch(path.name):
             clone.random[named["model"]].append(str(path))
+    known = {*PAPER, *clone.curves, *clone.random}  # before the entropies, which are no evidence of a name
+    known |= {path.parent.name for path in Path(folder).glob(str(layout.within("", layout.HEADS, model="*")))}
     for path in sorted(entropies.iterdir()) if entropies.is_dir() else []:
         check_inside(path, folder)
-        if named := _SHARD.fullmatch(path.name):
-            clone.shards[named["model"]].append((int(named["first"]), int(named["last"]), str(path)))
-        elif named := _MEAN.fullmatch(path.name):
-            clone.counted[named["model"]].append((int(named["total"]), str(path)))
+        if not _entropy("", path.name):
+            continue
+        readings = [(model, *rows) for model in sorted(known) if (rows := _entropy(model, path.name))]
+        if not readings:
+            raise UserError(
+                f"published: {path} begins with no model's name that is known there ({', '.join(sorted(known))}): a "
+                f"model is known by its files in {curves.name}; rename the file, or take it away"
+            )
+        if len(readings) > 1:
+            raise UserError(f"published: {path} may be of {readings[0][0]} or of {readings[1][0]}; rename one of them")
+        [(model, *rows)] = readings
+        (clone.shards if len(rows) == 2 else clone.counted)[model].append((*rows, str(path)))
     if not clone:
         raise UserError(f"published: {curves} holds none of the published files")
     return clone
