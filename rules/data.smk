@@ -131,7 +131,7 @@ rule make_checkpoint:
         mem_mb=memory,
         runtime=time_limit("make_checkpoint"),
         # Not a parameter: no checkpoint depends on it, and another criterion must not train a model again.
-        attention=SUITE.reads_attention,
+        wanted=lambda w: SUITE.wanted(w.model),
     params:
         dataset_folder=subpath(input.rows, parent=True),
         checkpoint=origin("checkpoint", "at_hand"),

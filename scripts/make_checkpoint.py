@@ -1,19 +1,22 @@
 """Train or fine-tune a model, or take one from a folder, and save it beside its tokenizer."""
 
+import json
+
 import torch
 
 from gnorm.data.rows import read, splits
-from gnorm.engine import training
+from gnorm.engine import prompts, training
 from gnorm.files import write_json
 from gnorm.logs import start
 from gnorm.models import checkpoints, intake
+from gnorm.pruning import limits
 from gnorm.resume import State
 
 
 def main(*, dataset_folder, tokenizer_folder, checkpoint, seed, state, wanted, outputs):
     """Make the model that the suite's `checkpoint` describes; what is trained goes on from `state`.
 
-    `wanted` has its task, and names the settings that need attention weights.
+    `wanted` has its task, and what the suite goes on to ask of it: a model that cannot do it is refused here.
     """
     classes = splits(dataset_folder)["classes"]
     tokenizer = checkpoints.load_tokenizer(tokenizer_folder)
@@ -25,6 +28,12 @@ def main(*, dataset_folder, tokenizer_folder, checkpoint, seed, state, wanted, o
         checkpoints.check_task(model, wanted["task"], classes)
         checkpoints.check_inputs(own, wanted["task"])
     heads = intake.take(model, checkpoint, wanted["attention"])
+    limits.check(limits.Size.of(heads), stop=wanted["stop"], solution=wanted["solution"], levels=wanted["levels"])
+    if (generation := wanted["generation"]) is not None:
+        prompts.check_room(checkpoints.positions(model), generation["prompt_tokens"])
+        prompts.choose(
+            tokenizer, read(dataset_folder, "evaluation"), generation["prompts"], generation["prompt_tokens"]
+        )
     checkpoints.save(outputs.checkpoint, model, tokenizer)
     write_json(outputs.heads, intake.summary(heads))
     if state:
@@ -42,6 +51,6 @@ if __name__ == "__main__":
         checkpoint=params.checkpoint,
         seed=params.seed,
         state=State.of_job(snakemake, used) if "epochs" in params.checkpoint else None,
-        wanted={"task": params.task, "attention": snakemake.resources.attention},
+        wanted={"task": params.task, **json.loads(snakemake.resources.wanted)},
         outputs=snakemake.output,
     )

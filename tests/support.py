@@ -262,7 +262,10 @@ def make_dataset(dataset, checkpoint, counts, folder, name="BERT"):
     return outputs
 
 
-def make_checkpoint(dataset, tokenizer, entry, out, heads, state=None, task="classification", attention=""):
+ASKED = {"attention": "", "stop": {}, "solution": None, "levels": 2, "generation": None}  # of a checkpoint
+
+
+def make_checkpoint(dataset, tokenizer, entry, out, heads, state=None, task="classification", **wanted):
     """Run the script on a dataset's folder, a tokenizer's and the checkpoint's entry; with a state it is trained."""
     import make_checkpoint as script
 
@@ -272,7 +275,7 @@ def make_checkpoint(dataset, tokenizer, entry, out, heads, state=None, task="cla
         checkpoint=entry,
         seed=1,
         state=state,
-        wanted={"task": task, "attention": attention},
+        wanted={"task": task, **ASKED, **wanted},
         outputs=SimpleNamespace(checkpoint=out, heads=heads),
     )
 

@@ -18,7 +18,7 @@ import pandas as pd
 import prune_heads
 import random_pruning
 import torch
-from support import Tiny, part_files
+from support import ASKED, Tiny, part_files
 
 from gnorm import scores
 from gnorm.data.rows import read
@@ -208,7 +208,7 @@ class Jobs:
                 checkpoint=entry,
                 seed=7,
                 state=state,
-                wanted={"task": task, "attention": ""},
+                wanted={"task": task, **ASKED},
                 outputs=SimpleNamespace(checkpoint=str(self.folder / name), heads=str(self.folder / f"{name}.json")),
             )
         finally:

@@ -242,13 +242,13 @@ def taken(make_tiny, tmp_path):
     write_json(data / "splits.json", {"classes": CLASSES, "train": [], "evaluation": [0, 1]})
     tiny.tokenizer.save_pretrained(tmp_path / "tokenizer")
 
-    def make(model, attention="", **entry):
+    def make(model, wanted=None, **entry):
         folder = tmp_path / "own"
         model.save_pretrained(folder)
         tiny.tokenizer.save_pretrained(folder)
         entry |= {"source": "local", "path": str(folder)}
         outputs = tmp_path / "out", tmp_path / "heads.json"
-        make_checkpoint(data, tmp_path / "tokenizer", entry, *outputs, attention=attention)
+        make_checkpoint(data, tmp_path / "tokenizer", entry, *outputs, **(wanted or {}))
         return checkpoints.load(tmp_path / "out", on="cpu")[0]
 
     make.words = len(tiny.tokenizer)
@@ -302,6 +302,29 @@ def test_a_map_that_comes_with_a_model_of_a_known_family_is_checked_too(taken, m
         taken(model)
 
 
+@pytest.mark.parametrize(
+    "wanted,said",
+    [
+        ({"solution": 9}, "^solution: 9 heads are more than the 8 that the model has"),
+        ({"solution": 3, "stop": {"fraction": 0.25}}, "^solution: 3 heads are more than `stop: fraction: 0.25`"),
+        ({"stop": {"fraction": 0.1}}, "stop: fraction: 0.1 ends before the first head is pruned"),
+        ({"levels": 10}, "^random.levels: 8 prunable heads allow at most 9, got 10"),
+        (
+            {"generation": {"prompts": 2, "prompt_tokens": 52}},
+            "52 positions and none left to write in .* to 51 or less",
+        ),
+        ({"generation": {"prompts": 2, "prompt_tokens": 51}}, "no evaluation row is longer than the 51 tokens of a"),
+    ],
+)
+@pytest.mark.fault(
+    "settings ask of a model whose shape planning does not know what it cannot do", "refused before its checkpoint"
+)
+def test_what_a_model_of_unknown_shape_cannot_do_is_said_before_any_pruning(taken, tmp_path, wanted, said):
+    with pytest.raises(UserError, match=said) as caught:
+        taken(tiny_opt(taken.words), wanted)
+    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
 def test_criteria_that_need_attention_weights_are_refused_where_a_model_gives_none(taken, no_attention):
     model, by_hand = tiny_ctrl(taken.words)
     keep(model, by_hand)
@@ -309,9 +332,9 @@ def test_criteria_that_need_attention_weights_are_refused_where_a_model_gives_no
     with pytest.raises(
         UserError, match=f"gives no attention weights .* that need them: leave out {named}, or"
     ) as caught:
-        taken(model, attention=named)
+        taken(model, {"attention": named})
     assert "\n" not in str(caught.value)
-    taken(tiny_opt(taken.words), attention=named)  # gives them
+    taken(tiny_opt(taken.words), {"attention": named})  # gives them
 
 
 def test_the_tokenizer_is_kept_as_it_came(tmp_path):

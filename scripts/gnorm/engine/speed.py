@@ -13,7 +13,7 @@ from torch import nn
 from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from gnorm.engine import batches
-from gnorm.errors import UserError
+from gnorm.engine.prompts import check_room, choose
 from gnorm.logs import log
 
 READ_ROWS = 32  # of a classifier's batch
@@ -46,28 +46,14 @@ class Writer:
         prompt_tokens: int,
         new_tokens: int,
     ):
+        check_room(positions, prompt_tokens)
         room = positions - prompt_tokens
-        if room < 1:
-            raise UserError(
-                f"the model has {positions} positions and none left to write in after a prompt of {prompt_tokens} "
-                f"tokens: set generation.prompt_tokens in config.yaml to {positions - 1} or less"
-            )
         if room < new_tokens:
             message = "the model has %d positions: %d new tokens a prompt, not generation.new_tokens, %d"
             log.warning(message, positions, room, new_tokens)
         self.tokenizer, self.new = tokenizer, min(new_tokens, room)
         self.segments = "token_type_ids" in tokenizer.model_input_names  # as where the model is scored
-        encoded = [row["input_ids"] for row in batches.encode(tokenizer, rows, "prompts")]
-        long_enough = [ids for ids in encoded if len(ids) > prompt_tokens][:prompts]
-        if not long_enough:
-            raise UserError(
-                f"no evaluation row is longer than the {prompt_tokens} tokens of a prompt: "
-                "lower generation.prompt_tokens in config.yaml"
-            )
-        if len(long_enough) < prompts:
-            message = "%d prompts, not generation.prompts, %d: no more evaluation rows are longer than %d tokens"
-            log.warning(message, len(long_enough), prompts, prompt_tokens)
-        self.prompts = torch.tensor([ids[:prompt_tokens] for ids in long_enough])
+        self.prompts = torch.tensor(choose(tokenizer, rows, prompts, prompt_tokens))
 
     def __call__(self, model: nn.Module) -> Measured:
         prompts = self.prompts.to(model.device)

@@ -8,7 +8,10 @@ from typing import Any
 
 from gnorm import families
 from gnorm.errors import UserError
-from gnorm.planning.shapes import Shape, shape, slots_of, steps_of
+from gnorm.planning.shapes import Shape, shape, slots_of
+from gnorm.pruning import limits
+from gnorm.pruning.limits import Size
+from gnorm.settings.suites import AT_LEVELS
 
 
 def check(settings: dict[str, Any]) -> None:
@@ -17,18 +20,15 @@ def check(settings: dict[str, Any]) -> None:
     for name, entry in settings["models"].items():
         where = f"suites/{settings['suite']}.yaml: models.{name}"
         of = shape(entry)
+        _check_room(entry, of, settings["generation"], where)
         of = of if of.known and _has_just_these_heads(of, entry["checkpoint"]) else None
+        size = Size(of.layers * (of.groups or of.heads), of.layers if of.tied else 1, of.slots) if of else None
         if "solution" in entry:
-            _check_solution(entry["solution"], stop, of, f"{where}.solution")
-        if not of:
-            continue
-        _check_levels(entry, of, where)
-        _check_groups(settings["strategies"], entry, of, where)
-        if _most(stop, of) < _step(of):
-            raise UserError(
-                f"config.yaml: stop: {_said(stop)} ends before the first head of {name} is pruned: a step prunes "
-                f"{_step(of)} of its {_total(of)} heads; raise it"
-            )
+            limits.check_solution(entry["solution"], stop, size, f"{where}.solution")
+        if of:
+            limits.check_levels(entry["random"]["levels"], size, f"{where}.random.levels")
+            _check_groups(settings["strategies"], stop, entry, of, name, where)
+            limits.check_stop(stop, size, f"head of {name}")
 
 
 def _has_just_these_heads(of: Shape, checkpoint: dict[str, Any]) -> bool:
@@ -42,50 +42,22 @@ def _has_just_these_heads(of: Shape, checkpoint: dict[str, Any]) -> bool:
     return bool(family) and not other and config.get(family.tied, 1) == 1
 
 
-def _total(of: Shape) -> int:
-    return of.layers * (of.groups or of.heads)
-
-
-def _step(of: Shape) -> int:
-    """Heads that one step prunes: those of tied layers go together."""
-    return of.layers if of.tied else 1
-
-
-def _most(stop: dict[str, Any], of: Shape) -> int:
-    """Heads that a trajectory prunes at the most, before accuracy counts."""
-    return _step(of) * steps_of({"unit": "heads"}, of, stop)
-
-
-def _said(stop: dict[str, Any]) -> str:
-    return ", ".join(f"{key}: {value}" for key, value in stop.items() if key != "accuracy_drop")
-
-
-def _check_solution(wanted: int, stop: dict[str, Any], of: Shape | None, where: str) -> None:
-    """Refuse a number of heads that the trajectory does not come by."""
-    if "accuracy_drop" in stop and wanted:
+def _check_room(entry: dict[str, Any], of: Shape, generation: dict[str, int], where: str) -> None:
+    """Refuse prompts that leave a model that writes no room; of what a download has room for, its checkpoint says."""
+    writes = entry["task"] == "language_model" and {*entry["metrics"]} & {*AT_LEVELS}
+    here = "length" in entry["checkpoint"] or Path(of.source).name == "config.json"
+    if writes and here and of.positions <= generation["prompt_tokens"]:
+        key = next((key for key in ("length", "from") if key in entry["checkpoint"]), "path")
         raise UserError(
-            f"{where}: {wanted} heads, and `stop: accuracy_drop` in config.yaml may end before them: leave either out"
-        )
-    if wanted > stop.get("heads", wanted):
-        raise UserError(
-            f"{where}: {wanted} heads are more than `stop: heads: {stop['heads']}` in config.yaml lets a trajectory "
-            "prune; change either"
-        )
-    if not of:
-        return
-    if wanted > _total(of):
-        raise UserError(f"{where}: {wanted} heads are more than the {_total(of)} that the model has")
-    if wanted % _step(of):
-        raise UserError(f"{where}: must be a multiple of the {_step(of)} layers that share their heads, got {wanted}")
-    if wanted > _most(stop, of):
-        raise UserError(
-            f"{where}: {wanted} heads are more than `stop: {_said(stop)}` in config.yaml lets a trajectory prune, "
-            f"{_most(stop, of)} of {_total(of)}; change either"
+            f"{where}.checkpoint.{key}: {of.positions} positions leave none to write in after a prompt of "
+            f"generation.prompt_tokens, {generation['prompt_tokens']}; change either"
         )
 
 
-def _check_groups(strategies: dict[str, dict], entry: dict[str, Any], of: Shape, where: str) -> None:
-    """Refuse groups that do not divide a layer's neurons, and more random levels than there are groups."""
+def _check_groups(
+    strategies: dict[str, dict], stop: dict[str, Any], entry: dict[str, Any], of: Shape, model: str, where: str
+) -> None:
+    """Refuse groups that do not divide a layer's neurons, and ends and random levels that do not fit their number."""
     levels = entry["random"]["levels"]
     for name, strategy in strategies.items():
         if strategy["unit"] == "heads":
@@ -95,15 +67,12 @@ def _check_groups(strategies: dict[str, dict], entry: dict[str, Any], of: Shape,
                 f"{where}: its {of.feed_forward} neurons a layer are no multiple of neurons.group in config.yaml, "
                 f"{strategy['group']}, which {name} prunes by; change that"
             )
-        slots = slots_of(strategy, of)
+        slots, layers = slots_of(strategy, of), of.layers if of.tied else 1
+        if "trials" not in strategy:
+            size = Size(slots * layers, layers, slots)
+            limits.check_stop(stop, size, f"group of {strategy['group']} neurons of {model} (strategy {name})")
         if "trials" in strategy and levels > slots + 1:
             raise UserError(
                 f"{where}.random.levels: {slots} groups of neurons allow {name} at most {slots + 1}, got {levels}; "
                 "lower it, or neurons.group in config.yaml"
             )
-
-
-def _check_levels(entry: dict[str, Any], of: Shape, where: str) -> None:
-    levels = entry["random"]["levels"]
-    if levels > of.slots + 1:
-        raise UserError(f"{where}.random.levels: {of.slots} prunable heads allow at most {of.slots + 1}, got {levels}")

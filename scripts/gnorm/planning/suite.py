@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -179,10 +180,17 @@ class Suite:
         """What a language model writes where its speed is measured."""
         return self.settings["generation"] if self.tasks[model] == "language_model" else None
 
-    @property
-    def reads_attention(self) -> str:
-        """What needs a model to give attention weights, as a message names it."""
-        return ", ".join(suites.of_attention(self.settings))
+    def wanted(self, model: str) -> str:
+        """What is asked of a checkpoint once it is there, as JSON: a resource of a job is text."""
+        return json.dumps(
+            {
+                "attention": ", ".join(suites.of_attention(self.settings)),  # what needs its weights, for a message
+                "stop": self.settings["stop"],
+                "solution": self.models[model].get("solution"),
+                "levels": self.models[model]["random"]["levels"],
+                "generation": self.generation(model) if self.metrics_of_speed(model) else None,
+            }
+        )
 
     # --- entropy --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from gnorm.files import load_tensors
 from gnorm.logs import log, progress
 from gnorm.models.neurons import slot_map
 from gnorm.models.slots import SlotMap
-from gnorm.pruning import parts
+from gnorm.pruning import limits, parts
+from gnorm.pruning.limits import Size
 from gnorm.pruning.scoring import Scorer
 from gnorm.pruning.trajectory import Step, Stop, follow, near_ties
 from gnorm.resume import State
@@ -85,6 +86,7 @@ def prune(
 ) -> Iterator[Run]:
     """Prune by a strategy; yields each run as soon as it is over. `folder` may hold runs that other jobs have made."""
     slots = slot_map(bench.model, bench.heads, strategy)  # heads or neurons
+    limits.check_stop(stop, Size.of(slots), slots.unit)
     finished = parts.finished(state, folder, "run")
     start_from = None  # runs that evaluate the same batches start from the same unpruned model
     for run in runs:

@@ -69,9 +69,8 @@ def load(config: dict, root: Path) -> dict:
         compared, home = {criterion: {} for criterion in config["compare"]}, "config.yaml"
     own_compared = {criterion for criterion, own in compared.items() if "batch_rows" in own}
     config["compare"] = _compared(compared, config, root, home)
-    for model, entry in suite["models"].items():
+    for entry in suite["models"].values():
         entry["metrics"] = config["metrics"][entry["task"]]
-        _check_room(entry, config["generation"], f"{name}: models.{model}")
         rows = entry.pop("batch_rows", None)
         entry["strategies"] = {
             s: strategy | {"settings": _with_batch_rows(strategy["settings"], None if s in own_batches else rows)}
@@ -180,17 +179,6 @@ def _check_labels(dataset: dict, task: str, where: str) -> None:
         raise UserError(f"{where}.classes: `neutral` tells two classes apart, got {dataset['classes']!r}")
 
 
-def _check_room(entry: dict, generation: dict, where: str) -> None:
-    """A model that is trained here to write has room for a prompt and what follows."""
-    checkpoint, prompt = entry["checkpoint"], generation["prompt_tokens"]
-    writes = entry["task"] == "language_model" and {*entry["metrics"]} & {*AT_LEVELS}
-    if writes and checkpoint.get("length", math.inf) <= prompt:  # of others it is known once they are loaded
-        raise UserError(
-            f"{where}.checkpoint.length: {checkpoint['length']} positions leave none to write in after a prompt of "
-            f"generation.prompt_tokens, {prompt}; change either"
-        )
-
-
 def _with_batch_rows(settings: dict, rows: int | None) -> dict:
     """Settings of a score with the model's size of a batch, if it has one and that means anything."""
     if rows is None or settings.get("granularity") != "batch":
@@ -216,7 +204,7 @@ def _check_strategies(config: dict, given: dict, root: Path, homes: dict[str, st
         if strategy["unit"] == "neurons":
             strategy["group"] = config["neurons"]["group"]
             _check_neurons(name, strategy, where)
-    published: dict[str, str] = {}
+    published = {known.lower(): name for name, known in interchange.PUBLISHED.items()}
     for name in config["strategies"]:
         other = published.setdefault(interchange.strategy_name(name).lower(), name)
         if other != name:

@@ -7,7 +7,9 @@ import yaml
 from support import ROOT, copy_workflow, snakemake
 
 from gnorm.errors import UserError
+from gnorm.models import checkpoints
 from gnorm.planning import consistency
+from gnorm.pruning import limits, runs
 from gnorm.settings import suites
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
@@ -107,6 +109,76 @@ def test_groups_of_neurons_fit_models_trained_here_and_from_outside(suite, group
         check(100, score="fisher")
     with pytest.raises(UserError, match=f"{most}, got .*; lower it, or neurons.group in config.yaml"):
         check(group, score="random", trials=2)
+
+
+@pytest.mark.parametrize(
+    "stop,family,said",
+    [
+        ({"fraction": 0.2}, "bert", "fraction: 0.2 ends before the first group of 8 neurons of BERT .strategy new. is"),
+        ({"heads": 2}, "albert", None),
+        ({"fraction": 0.25}, "bert", None),
+        ({"fraction": 0.49}, "albert", "a step prunes 2 of its 4; raise it"),
+        ({"accuracy_drop": 0}, "bert", None),
+    ],
+)
+@pytest.mark.fault("`stop` ends before the first group of neurons is pruned", "refused while planning, or by the job")
+def test_an_end_before_the_first_group_of_neurons(stop, family, said):
+    """The model has 2 layers of 8 heads and of 16 neurons: a stop may suit the one and not the other."""
+    strategies = CONFIG["strategies"] | {"new": {"score": "fisher", "unit": "neurons"}}
+    settings = suites.load(
+        CONFIG | {"suite": "smoke", "stop": stop, "strategies": strategies, "neurons": {"group": 8}}, ROOT
+    )
+    checkpoint = TRAINED | {"family": family, "heads": 8}
+    settings |= {"models": {"BERT": settings["models"]["BERT"] | {"checkpoint": checkpoint, "random": LEVELS}}}
+    if said is None:
+        return consistency.check(settings)
+    with pytest.raises(UserError, match=said):
+        consistency.check(settings)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.fault("prompts of generation leave a model no position to write in", "refused while planning")
+def test_prompts_that_fill_all_positions_of_a_model_in_a_folder(make_tiny, tmp_path, family):
+    tiny = make_tiny(family, writes=True)
+    positions = checkpoints.positions(tiny.model)
+    tiny.model.config.save_pretrained(tmp_path)
+    settings = loaded(checkpoint={"source": "local", "path": str(tmp_path)}, random=LEVELS)
+    settings["models"]["BERT"] |= {"task": "language_model", "metrics": ["accuracy", "tokens_per_second"]}
+
+    def check(prompt):
+        consistency.check(settings | {"generation": {"prompts": 1, "new_tokens": 4, "prompt_tokens": prompt}})
+
+    check(positions - 1)
+    with pytest.raises(UserError, match=f"models.BERT.checkpoint.path: {positions} positions leave none to write in"):
+        check(positions)
+    settings["models"]["BERT"] |= {"metrics": ["accuracy", "perplexity"]}
+    check(positions)  # it writes nothing
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "llama"])
+def test_a_loaded_model_has_the_size_that_was_planned(make_tiny, family):
+    heads = make_tiny(family).heads
+    size, (rows, slots) = limits.Size.of(heads), heads.shape
+    assert (size.total, size.step, size.slots) == (heads.total, heads.layers // rows, rows * slots)
+    limits.check(size, stop={}, solution=size.total, levels=size.slots + 1)
+    for changes, said in (
+        ({"solution": size.total + size.step}, "solution: .* heads are more than the"),
+        ({"levels": size.slots + 2}, "random.levels: .* prunable heads allow at most"),
+        ({"stop": {"fraction": 0.9 / size.slots}}, "config.yaml: stop: fraction: .* ends before the first head is"),
+        ({"stop": {"heads": size.step}, "solution": 2 * size.step}, "solution: .* are more than `stop: heads"),
+    ):
+        with pytest.raises(UserError, match=said):
+            limits.check(size, **{"stop": {}, "solution": None, "levels": 2} | changes)
+
+
+@pytest.mark.parametrize("unit,said", [("neurons", "first neuron group is pruned"), ("heads", "first head is pruned")])
+def test_a_job_refuses_an_end_before_its_first_step(make_tiny, unit, said):
+    """What planning cannot know; a trajectory without a step would look like a finished one."""
+    tiny = make_tiny("bert")
+    strategy = {"score": "fisher", "unit": unit, "group": 8, "prune": "lowest", "rescore": "never"}
+    job = {"runs": [0], "seed": 1, "stop": {"fraction": 0.001}, "state": None, "folder": ""}
+    with pytest.raises(UserError, match=said):
+        next(runs.prune(tiny, strategy=strategy, **job))
 
 
 def test_the_workflow_checks_it(tmp_path):

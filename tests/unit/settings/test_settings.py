@@ -12,6 +12,7 @@ from support import ROOT, copy_workflow
 
 from gnorm import scores
 from gnorm.errors import UserError
+from gnorm.planning import consistency
 from gnorm.settings import suites as settings
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
@@ -341,6 +342,11 @@ MISTAKES = [
         "strategies.new.rescore: there is no value 'nevr'; did you",
     ),
     ("strategies.Ae", {"score": "entropy"}, "strategies.Ae: its file names would be those of 'ae'"),
+    (
+        "strategies",
+        {"greedy_gnorm": {"score": "gnorm"}, "AEinverse": {"score": "entropy"}},
+        "strategies.AEinverse: its file names would be those of 'inverse_ae'",  # and be read as that strategy's
+    ),
     ("tables", ["Areas"], "tables: there is no table 'Areas'; did you mean 'areas'?"),
     ("strategies.new", {"score": "gnorm", "trials": 3}, "`trials` goes with `score: random`"),
     (
@@ -446,13 +452,17 @@ def test_hybrids_that_cannot_be(entry, message):
 
 
 @pytest.mark.parametrize(
-    "checkpoint,generation,said",
+    "check,checkpoint,said",
     [
-        ({"width": 40}, {}, "checkpoint.width: 8 heads have 5 columns each, and llama turns them in pairs"),
-        ({"length": 8}, {"prompt_tokens": 8}, "checkpoint.length: 8 positions leave none to write in after a prompt"),
+        (settings.load, {"width": 40}, "checkpoint.width: 8 heads have 5 columns each, and llama turns them in pairs"),
+        (
+            lambda *given: consistency.check(settings.load(*given)),
+            {"length": 8},
+            "checkpoint.length: 8 positions leave none to write in after a prompt",
+        ),
     ],
 )
-def test_a_decoder_that_could_not_be_trained_or_write(tmp_path, checkpoint, generation, said):
+def test_a_decoder_that_could_not_be_trained_or_write(tmp_path, check, checkpoint, said):
     copy_workflow(tmp_path)
     model = {
         "task": "language_model",
@@ -460,12 +470,13 @@ def test_a_decoder_that_could_not_be_trained_or_write(tmp_path, checkpoint, gene
         "checkpoint": {"source": "train", "family": "llama", **checkpoint},
         "rows": {"train": 10, "calibration": 5, "evaluation": 5},
     }
+    config = CONFIG | {"suite": "mine", "generation": {"prompt_tokens": 8}}
     (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump({"models": {"M": model}}))
     with pytest.raises(UserError, match=said):
-        settings.load(CONFIG | {"suite": "mine", "generation": generation}, tmp_path)
+        check(config, tmp_path)
     model["checkpoint"] |= {"width": 64, "length": 9}
     (tmp_path / "suites/mine.yaml").write_text(yaml.safe_dump({"models": {"M": model}}))
-    settings.load(CONFIG | {"suite": "mine", "generation": generation}, tmp_path)
+    check(config, tmp_path)
 
 
 def test_a_hybrid_takes_no_gradients_of_batches():
