@@ -24,6 +24,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 DEEPEST = 100  # levels of YAML
 WRITTEN_OUT = 5_000_000  # characters of YAML with each alias replaced by what it stands for
 A_DAY = 24 * 3600
+LIMIT = 4 * 2**30  # bytes of a stranger's file at most, once it is unpacked
+WHOLE = 4 * LIMIT  # bytes of all files of an archive or a folder
 ROOM = 2**31  # bytes that a library may take for a stranger's file, beside a few times its size
 
 

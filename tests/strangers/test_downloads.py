@@ -1,9 +1,14 @@
 """Mirrors, repositories of the hub and packages that strangers made: what is fetched is what they hold, and no more."""
 
+import bz2
+import gzip
 import hashlib
 import io
 import json
 import logging
+import lzma
+import tarfile
+import time
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +19,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from gnorm.data import archives, records
+from gnorm.data import archives, packed, records
 from gnorm.data.sources import file, hub, package
 from gnorm.errors import UserError
 
@@ -225,7 +230,16 @@ def test_cards_that_do_harm(repository, tmp_path, record_property):
     "a dataset comes with code, pickles or settings of a library", "none of them is downloaded; its rows are"
 )
 def test_what_is_not_fetched(repository, tmp_path, record_property):
-    others = ["b.py", "train.pkl", "data.h5", "train.tar", ".huggingface.yaml", "state.pt", "a/b/model.bin"]
+    others = [
+        "b.py",
+        "train.pkl",
+        "data.h5",
+        "train.tar",
+        "train.arrow",
+        ".huggingface.yaml",
+        "state.pt",
+        "a/b/model.bin",
+    ]
     repository(**dict.fromkeys(others, "no") | {"train.csv": ROWS, "README.md": "rows"})
     assert fetch_dataset(tmp_path)["label"].tolist() == ["1", "0"]
     assert sorted(Repository.given) == ["README.md", "train.csv"]
@@ -259,6 +273,96 @@ def test_columns_of_paths(tmp_path, secret, record_property):
         with pytest.raises(UserError, match="the column 'photo' holds an object, not text"):
             file.rows(entry | {"text": "photo"}, {}, 0)
     record_property("tried", 2)
+
+
+def bombs(folder):
+    """Short parquet files that stand for much: a long text repeated 100,000 times, and rows of nothing."""
+    names = pyarrow.array(["x" * 2**16, "y"])
+    again = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 100_000, pyarrow.int32()), names)
+    for name, table in {
+        "repeated": pyarrow.table({"text": again, "label": pyarrow.nulls(100_000, pyarrow.string())}),
+        "nothing": pyarrow.table({"text": pyarrow.nulls(300_000)}),
+        "zeros": pyarrow.table({"text": pyarrow.array(bytes(2**25), pyarrow.int8())}),
+    }.items():
+        path = folder / f"{name}.parquet"
+        pyarrow.parquet.write_table(table, path, store_schema=False, compression="zstd")  # or it stays a dictionary
+        assert path.stat().st_size < 2 * 10**5
+        yield path
+
+
+@pytest.mark.stranger(
+    "a parquet file of a few kilobytes stands for gigabytes or for rows without end",
+    "refused by what it says of itself, and by what it unpacks to while it does",
+)
+def test_bombs_of_parquet(tmp_path, monkeypatch, record_property):
+    entry = {"text": "text", "pair": None, "label": "label", "classes": ["0", "1"], "unscored": []}
+    monkeypatch.setattr(records, "LIMIT", 2**24)
+    monkeypatch.setattr(records, "MOST_ROWS", 200_000)
+    for path in bombs(tmp_path):
+        began = time.monotonic()
+        with pytest.raises(UserError, match=f"{path.name} holds more than .*: it is not read"):
+            file.rows(entry | {"path": str(path)}, {}, 0)
+        assert time.monotonic() - began < 60
+    monkeypatch.setattr(records, "AT_ONCE", 100_000)  # memory is bounded too, whatever comes out at once
+    with pytest.raises(UserError, match="cannot be read .malloc of size"):
+        records.read(tmp_path / "repeated.parquet")
+    record_property("tried", 4)
+
+
+def archive_of(**files):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("_", "."), content)
+    return made.getvalue()
+
+
+def tar_of(name, content):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+@pytest.mark.stranger(
+    "rows on the hub are packed: larger than they look, otherwise than their names say, or with other things in them",
+    "refused before the library unpacks them",
+)
+def test_packed_rows(repository, tmp_path, monkeypatch, record_property):
+    whole, zeros = ROWS.encode(), b"a,b\n" * 2**20
+
+    def packs(content):
+        own = {f"train.csv.{name}": pack(content) for name, pack in PACKERS.items()}
+        return own | {"train.zip": archive_of(train_csv=content)}
+
+    for name, content in packs(whole).items():
+        repository(**{name: content})
+        assert fetch_dataset(tmp_path)["text"].tolist() == ["good", "bad"], name
+        (tmp_path / "out/dataset.parquet").unlink()
+    monkeypatch.setattr(records, "LIMIT", 2**20)
+    (tmp_path / "made").mkdir()
+    for name, content in (packs(zeros) | {"train.parquet": next(bombs(tmp_path / "made")).read_bytes()}).items():
+        repository(**{name: content})
+        refused("holds more than 1,048,576 bytes", fetch_dataset, tmp_path)
+    disguised = {f"train{i}.csv": content for i, content in enumerate(packs(whole).values())}
+    disguised |= {"train.json": archive_of(train_csv=whole), "train.txt": tar_of("../../train.csv", whole)}
+    disguised |= {"train.csv.gz": whole, "train.jsonl.xz": gzip.compress(whole)}
+    for name, content in disguised.items():
+        repository(**{name: content})
+        refused("is packed in another way than its name says", fetch_dataset, tmp_path)
+    others = ("train_parquet", "train_csv_gz", "train_py", "train_zip")
+    for name in others:
+        repository(**{"train.zip": archive_of(**{name: whole})})
+        refused("train.zip holds 'train.*: of an archive only", fetch_dataset, tmp_path)
+    monkeypatch.setattr(packed, "WHOLE", 10)
+    repository(**{"train.csv": whole})
+    refused("the dataset a/b holds more than 10 bytes", fetch_dataset, tmp_path)
+    record_property("tried", len(PACKERS) + 3 + len(disguised) + len(others))
 
 
 @pytest.mark.stranger(

@@ -172,3 +172,10 @@ def test_bombs(pack, tmp_path, monkeypatch, record_property):
         archives.unpack_file(path, "inner.zip", "a", tmp_path / "out/got")
     assert time.monotonic() - began < 20
     record_property("tried", 10)
+
+
+@pytest.mark.stranger("a member's name is longer than any file's", "it does not count as a member of its folder")
+def test_long_names(pack, tmp_path):
+    path = pack(zipped(MODEL | {f"m/{'x' * 5000}.json": b"{}"}))
+    archives.unpack_folder(path, None, "m", model_files, tmp_path / "out/model")
+    assert {each.name for each in (tmp_path / "out/model").iterdir()} == {name[2:] for name in MODEL}

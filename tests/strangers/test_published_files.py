@@ -13,7 +13,7 @@ from gnorm.errors import UserError
 from gnorm.published import accuracies, interchange
 
 TABLE = pd.DataFrame({"Heads Pruned": [0, 2, 4], "Trial_1": [0.9, 0.7, 0.5]})
-SHEET = "xl/worksheets/sheet1.xml"
+SHEET, RELATIONS = "xl/worksheets/sheet1.xml", "xl/_rels/workbook.xml.rels"
 
 
 @pytest.fixture
@@ -100,6 +100,51 @@ def test_workbooks_larger_than_they_look(workbook, monkeypatch, record_property)
     rewrite(workbook, {SHEET: lambda text: text.replace(b'<dimension ref="A1:B4"/>', claimed)})
     assert len(accuracies.trials([str(workbook)])) == 3  # what it says of its size alone is not believed
     record_property("tried", len(changes) + 1)
+
+
+PLACES = ("1e15", "1_048_576", " 9999999 ", "10000000", "\u0661", "-5", "A1", "1.5")
+
+
+@pytest.mark.stranger(
+    "rows and cells of a published workbook say places that are none, such as row 1e15, up to which a reader counts",
+    "refused at once; the place is shown",
+)
+def test_places_of_cells(workbook, record_property):
+    whole = workbook.read_bytes()
+    ends = [f'<row r="{place}"><c><v>1</v></c></row></sheetData>' for place in PLACES]
+    ends += [f'<row r="5"><c r="{place}"><v>1</v></c></row></sheetData>' for place in ("ABCD1", "a1", "7", "A1:B2")]
+    for end in ends:
+        workbook.write_bytes(whole)
+        rewrite(workbook, {SHEET: lambda text, end=end: text.replace(b"</sheetData>", end.encode())})
+        refused(workbook, "in it has a (row|c) in '.*', which is no place")
+    record_property("tried", len(ends))
+
+
+@pytest.mark.stranger(
+    "the sheet of a published workbook has a name that is not one of XML, and a far cell, an entity, or a text of a "
+    "million letters",
+    "refused like any other",
+)
+def test_sheets_by_other_names(workbook, record_property):
+    whole = workbook.read_bytes()
+    moved = {
+        part: lambda text: text.replace(b"sheet1.xml", b"sheet1.bin") for part in (RELATIONS, "[Content_Types].xml")
+    }
+    far = b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
+    for message, change in {
+        "has more than 1,000,000 cells": lambda text: text.replace(b"</sheetData>", far),
+        "declares a document type": lambda text: text.replace(b"<worksheet", LAUGHS + b"]><worksheet", 1),
+        "has more than 32,767 characters": lambda text: text.replace(b"<v>0.9</v>", b"<v>" + b"9" * 10**6 + b"</v>"),
+    }.items():
+        workbook.write_bytes(whole)
+        sheet = zipfile.ZipFile(io.BytesIO(whole)).read(SHEET)
+        changed = {SHEET.replace(".xml", ".bin"): lambda _, change=change, sheet=sheet: change(sheet)}
+        rewrite(workbook, {SHEET: lambda _: b"<a/>"} | moved | changed)
+        refused(workbook, message)
+    workbook.write_bytes(whole)
+    rewrite(workbook, {SHEET: lambda _: b"<a/>", SHEET.replace(".xml", ".bin"): lambda _: sheet} | moved)
+    assert len(accuracies.trials([str(workbook)])) == 3  # or the attempts above are none
+    record_property("tried", 3)
 
 
 @pytest.mark.stranger(

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import pickle
 import time
 import zipfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from gnorm.errors import UserError
 from gnorm.files import load_tensors, save_tensors
 from gnorm.published import entropies
 from gnorm.resume import State
+from gnorm.statistics import outcomes
 
 MINE = {"checkpoint": "0" * 64, "seed": 1}
 
@@ -178,6 +180,36 @@ def test_signatures_of_others(tmp_path, caplog, record_property):
             assert [path.name for path in state.signed(folder)] == ["0-0.json"]
         assert "ignoring" in caplog.text and "1-1.json" in caplog.text
     record_property("tried", len(cases))
+
+
+def array(header: bytes, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
+
+
+ARRAYS = {
+    "a pickle": array(b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", pickle.dumps([1])),
+    "more numbers than there are": array(b"{'descr': '<f8', 'fortran_order': False, 'shape': (10**15,), }\n"),
+    "a trillion numbers": array(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }\n"),
+    "a header that is code": array(b"__import__('os').mkdir('ran')\n"),
+    "a bomb": array(b"{'descr': '<f8', 'fortran_order': False, 'shape': (400000000,), }\n", bytes(2**20)),
+    "nothing": b"",
+}
+
+
+@pytest.mark.stranger(
+    "a file of outcomes row by row (`*.rows.npz`) has pickles for arrays, or says more numbers than it holds",
+    "refused by name; nothing runs, no memory is taken",
+)
+def test_rows_that_are_none(tmp_path, monkeypatch, record_property):
+    monkeypatch.chdir(tmp_path)
+    for what, content in ARRAYS.items():
+        with zipfile.ZipFile(tmp_path / "a.rows.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("heads.npy", content)
+        with pytest.raises(UserError, match="a.rows.npz is no readable file of outcomes") as caught:
+            outcomes.read(tmp_path / "a.rows.npz")
+        assert "allow_pickle=True" not in str(caught.value) and "\n" not in str(caught.value), what
+    assert not (tmp_path / "ran").exists()
+    record_property("tried", len(ARRAYS))
 
 
 def test_what_is_written_here_is_read_again(tmp_path):

@@ -33,16 +33,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from gnorm.errors import UserError
-from gnorm.files import atomic
+from gnorm.files import LIMIT, WHOLE, atomic
 from gnorm.logs import log
 
 if TYPE_CHECKING:
     from unearth import Link, Package
     from unearth.fetchers import PyPIClient
 
-LIMIT = 4 * 2**30  # bytes of a member at most
-WHOLE = 4 * LIMIT  # bytes of an archive, or of a folder in it, at most
 MEMBERS = 1_000_000  # of an archive at most
+NAME = 200  # bytes of a name at most: no file has a longer one
 CHUNK = 2**20
 DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile),
@@ -95,7 +94,8 @@ def unpack_folder(
     """Unpack files of one folder of an archive, chosen by `pick` from their names, into `folder`."""
     member = member.rstrip("/")
     with _opened(archive, inner) as (sizes, read), atomic(folder) as temporary:
-        inside = {name.rpartition("/")[2]: name for name in sizes if name.rpartition("/")[0] == member}
+        places = {name: name.rpartition("/") for name in sizes}
+        inside = {own: name for name, (at, _, own) in places.items() if at == member and len(os.fsencode(own)) <= NAME}
         if not inside:
             _known(member, {str(PurePosixPath(name).parent): 0 for name in sizes}, archive)
         temporary.mkdir()

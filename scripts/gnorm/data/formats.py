@@ -10,6 +10,7 @@ from gnorm.errors import UserError
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # of lines of columns
 KNOWN = (".csv", ".json", ".jsonl", ".parquet", ".tsv", ".txt")
+LINES = (".csv", ".json", ".jsonl", ".ndjson", ".tsv", ".txt")  # of the hub, where they may be packed
 OF_LINES = ("columns", "separator")
 SETTINGS = (*OF_LINES, "encoding")  # of a file, in the order in which `records.read` takes them
 

@@ -16,11 +16,13 @@ import pyarrow.parquet
 
 from gnorm.data import formats
 from gnorm.errors import UserError
-from gnorm.files import atomic
+from gnorm.files import LIMIT, ROOM, atomic, within_memory
 
 datasets.disable_progress_bars()
 csv.field_size_limit(2**31 - 1)  # a text may be as long as it likes
 NOT_PLAIN = {bytes: "bytes", list: "a list", dict: "an object"}  # in a record; as text each would look like Python
+MOST_ROWS = 100_000_000  # of a parquet file
+AT_ONCE = 1_024  # rows that are unpacked together
 ENCODING = "utf-8-sig"  # with or without the mark that some programs put in front
 
 
@@ -71,10 +73,12 @@ def _likely(path: Path) -> str:
 
 
 def _parquet(path: Path, plain: Sequence[str]) -> pyarrow.Table:
-    with open(path, "rb") as file:  # a name is not always a path to the library
+    where = f"dataset {path}"
+    with open(path, "rb") as file, within_memory(2 * LIMIT + ROOM):  # a name is not always a path to the library
         opened = pyarrow.parquet.ParquetFile(file)
-        _unique(opened.schema_arrow.names, f"dataset {path}")
-        table = opened.read().replace_schema_metadata()  # it could declare paths to be images, to be opened
+        _unique(opened.schema_arrow.names, where)
+        table = pyarrow.Table.from_batches(batches(opened, where), opened.schema_arrow)
+        table = table.replace_schema_metadata()  # it could declare paths to be images, to be opened
     for name in set(plain) & {*table.column_names}:
         kind, types = table.schema.field(name).type, pyarrow.types
         if types.is_temporal(kind):
@@ -86,6 +90,25 @@ def _parquet(path: Path, plain: Sequence[str]) -> pyarrow.Table:
             for i, value in enumerate(table[name].to_pylist()):
                 _check_plain(value, f"dataset {path}, row {i}", name)
     return table
+
+
+def batches(opened: pyarrow.parquet.ParquetFile, where: str) -> Iterator[pyarrow.RecordBatch]:
+    """Unpack rows piece by piece, as long as they are not too many: a short file can stand for billions."""
+    told = opened.metadata
+    claimed = sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
+    check_size(claimed, told.num_rows, where)
+    size = rows = 0
+    for batch in opened.iter_batches(AT_ONCE):
+        size, rows = size + batch.nbytes, rows + len(batch)  # what it says of itself may be wrong
+        check_size(size, rows, where)
+        yield batch
+
+
+def check_size(size: int, rows: int, where: str) -> None:
+    """Raise a `UserError` about a file with more bytes, once it is unpacked, or more rows than are read."""
+    if size > LIMIT or rows > MOST_ROWS:
+        more = f"{LIMIT:,} bytes" if size > LIMIT else f"{MOST_ROWS:,} rows"
+        raise UserError(f"{where} holds more than {more}: it is not read")
 
 
 def _check_plain(value: Any, where: str, column: str) -> None:

@@ -16,6 +16,7 @@ from gnorm.statistics.columns import read_csv
 LARGEST = 2**24  # bytes of a file, and of all that a workbook unpacks to
 CELLS = 1_000_000  # of a sheet
 MOST_HEADS = 1_000_000
+LONGEST = 32_767  # characters of a cell, as in Excel
 
 
 def read(path: str | Path) -> pd.DataFrame:
@@ -45,32 +46,45 @@ def check_workbook(path: str) -> None:
         if sum(info.file_size for info in book.infolist()) > LARGEST:
             raise ValueError(f"it unpacks to more than {LARGEST:,} bytes")
         for name in book.namelist():
-            if name.endswith((".xml", ".rels")):
-                _check_part(book.read(name), name)
+            try:
+                _check_part(book.read(name), name)  # by whatever name: a workbook says which of its parts is a sheet
+            except xml.parsers.expat.ExpatError:
+                if name.endswith((".xml", ".rels")):
+                    raise
 
 
 def _check_part(text: bytes, name: str) -> None:
-    furthest = {"rows": 0, "columns": 0, "written": 0}
+    furthest = {"rows": 0, "columns": 0, "written": 0, "letters": 0}
 
     def start(element: str, attributes: dict[str, str]) -> None:
+        furthest["letters"] = 0
         kind = element.rpartition(":")[2]
-        place = re.fullmatch(r"([A-Za-z]*)(\d*)", attributes.get("r", "")) if kind in ("row", "c") else None
-        if not place:
+        if kind not in ("row", "c"):
             return
         furthest["written"] += 1
-        column = 0
-        for letter in place[1].upper():
-            column = 26 * column + ord(letter) - ord("A") + 1
-        furthest["rows"] = max(furthest["rows"], int(place[2] or 0))
-        furthest["columns"] = max(furthest["columns"], column)
+        if said := attributes.get("r"):
+            place = re.fullmatch(r"([A-Z]{0,3})([0-9]{1,7})", said)
+            if not place or bool(place[1]) != (kind == "c"):  # a reader may take it for a number of any size
+                raise ValueError(f"{name} in it has a {kind} in {said[:40]!r}, which is no place")
+            column = 0
+            for letter in place[1]:
+                column = 26 * column + ord(letter) - ord("A") + 1
+            furthest["rows"] = max(furthest["rows"], int(place[2]))
+            furthest["columns"] = max(furthest["columns"], column)
         if max(furthest["rows"] * max(furthest["columns"], 1), furthest["written"]) > CELLS:
             raise ValueError(f"{name} in it has more than {CELLS:,} cells")
+
+    def text_of(part: str) -> None:
+        furthest["letters"] += len(part)
+        if furthest["letters"] > LONGEST:
+            raise ValueError(f"{name} in it has more than {LONGEST:,} characters in a cell")
 
     def declared(*_: object) -> None:
         raise ValueError(f"{name} in it declares a document type, which workbooks do not have")
 
     parser = xml.parsers.expat.ParserCreate()
     parser.StartElementHandler, parser.StartDoctypeDeclHandler = start, declared
+    parser.CharacterDataHandler = text_of
     parser.Parse(text, True)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from gnorm.engine import metrics
 from gnorm.engine.metrics import ByRow, Predictions, smallest
 from gnorm.errors import UserError
-from gnorm.files import atomic
+from gnorm.files import ROOM, atomic, within_memory
 
 SHARED = ("heads", "row", "answers", "label")  # by all points
 TYPES = {"row": np.int64, "curve": np.int64, "heads_pruned": np.int64, "heads": np.int64}
@@ -144,9 +144,9 @@ def write(path: str | Path, outcomes: Outcomes) -> None:
 
 def read(path: str | Path) -> Outcomes:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with within_memory(ROOM), np.load(path, allow_pickle=False) as stored:
             return Outcomes.from_arrays(dict(stored))
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, TypeError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} is no readable file of outcomes ({error})") from error

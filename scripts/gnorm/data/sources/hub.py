@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnorm.data import formats
 from gnorm.data.saved import check_fetched, model_files
 from gnorm.errors import UserError
 from gnorm.files import atomic, check_inside, check_yaml
@@ -32,8 +33,8 @@ RETRIES = 3  # a network may recover, but a file missing from a mirror stays mis
 TIMEOUT = 20  # seconds for the hub's first answer
 CARD = "README.md"
 # Files of a dataset that are fetched: rows, also packed.
-KINDS = ("arrow", "csv", "json", "jsonl", "ndjson", "parquet", "tsv", "txt", "zip")
-ROWS = tuple(f".{kind}{packed}" for kind in KINDS for packed in ("", ".gz", ".bz2", ".xz", ".zst"))
+PACKED = ("", ".gz", ".bz2", ".xz")
+ROWS = (".parquet", ".zip", *(f"{kind}{packed}" for kind in formats.LINES for packed in PACKED))
 
 
 def fetch_model(entry: dict, path: str | Path, mirror: str | None, archive: str | None = None) -> None:
@@ -58,7 +59,7 @@ def fetch_model(entry: dict, path: str | Path, mirror: str | None, archive: str 
 
 def fetch_dataset(entry: dict, path: str | Path, mirror: str | None, archive: str | None = None) -> None:
     """Put one split of a dataset into the parquet file `path`."""
-    from gnorm.data import records
+    from gnorm.data import packed, records
 
     name, config, split = entry["id"], entry["config"], entry["split"]
     place = _mirrored(mirror, "datasets", name, *filter(None, [config]))
@@ -80,6 +81,7 @@ def fetch_dataset(entry: dict, path: str | Path, mirror: str | None, archive: st
         repository, cache = Path(scratch, "repository"), Path(scratch, "cache")
         _download("dataset", name, entry["revision"], dataset_files, repository, instead)
         check_card(repository / CARD, f"the dataset {name}")
+        packed.check(repository, f"the dataset {name}")
         records.write(_read_repository(repository, cache, name, config, split, instead), path)
 
 
