@@ -3,6 +3,7 @@
 The reader is the real one where it is there: Chromium, LaTeX, openpyxl, parsers of Markdown and of HTML.
 """
 
+import ast
 import csv
 import html
 import json
@@ -25,6 +26,7 @@ from markdown_it import MarkdownIt
 from support import ROOT, make_dataset, run_python
 
 from gnorm import layout, tables
+from gnorm.data import prepare
 from gnorm.errors import UserError, printable
 from gnorm.pages import bench, cards, gpu, kept, workbooks
 from gnorm.pages.reports import data_escaped
@@ -197,12 +199,28 @@ def test_a_title_is_text_in_latex(tmp_path):
     bare = re.sub(r"\\([%_$&#{}]|\\)", "", text)  # without letters that are escaped, and without ends of rows
     assert not re.search(r"[$%#~^_|<>\x00-\x08\x0b-\x1f]", bare) and bare.count("&") == 3 * 2
     assert "\n\n" not in text.strip()  # nothing ends a paragraph inside an argument
-    if shutil.which("pdflatex"):
-        (tmp_path / "all.tex").write_text(DOCUMENT % text, encoding="utf-8")
-        made = subprocess.run(["pdflatex", "-no-shell-escape", "all.tex"], cwd=tmp_path, capture_output=True)
-        log = (tmp_path / "all.log").read_text(errors="replace")
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")
+def test_latex_opens_and_runs_nothing(tmp_path):
+    """With the commands of a shell allowed, so that a command that slipped through would leave its mark."""
+    (tmp_path / "secret.tex").write_text("private")
+    for what, commands, bad in (
+        ("text", rf"[5cm]* {TEXT} \input{{secret}} \immediate\write18{{touch ran}} \openout5=ran", False),
+        ("commands", "", True),  # or the rest would show nothing
+    ):
+        folder = tmp_path / what
+        folder.mkdir()
+        shutil.copy(tmp_path / "secret.tex", folder)
+        files = {kind: folder / f"areas.{kind}" for kind in ("csv", "markdown", "latex", "page")}
+        tables.write(table_of(commands), {}, "Of `a` & 50% of b.\n\n[More].", **files)
+        text = files["latex"].read_text() + (r"\input{secret}\immediate\write18{touch ran}" if bad else "")
+        (folder / "all.tex").write_text(DOCUMENT % text, encoding="utf-8")
+        made = subprocess.run(["pdflatex", "-shell-escape", "all.tex"], cwd=folder, capture_output=True)
+        log = (folder / "all.log").read_text(errors="replace")
         assert made.returncode == 0 and "\n!" not in log, log[-3000:]
-        assert "/etc/passwd" not in log.replace("\n", "")  # no file of that name was opened
+        opened = [name for name in ("secret.tex", "/etc/passwd") if name in log.replace("\n", "")]
+        assert bool(opened) == (folder / "ran").exists() == bad, (what, opened)
 
 
 def test_latex_prints_every_letter_as_it_is():
@@ -495,3 +513,52 @@ def test_there_is_no_other_writer(pattern):
     """A new one shows what strangers wrote by `gnorm.shown`, comes into this list, and gets the nasty string here."""
     sources = {path.relative_to(ROOT / "scripts").as_posix(): path for path in (ROOT / "scripts").rglob("*.py")}
     assert {name for name, path in sources.items() if re.search(pattern, path.read_text())} == WRITERS[pattern]
+
+
+# Every module that makes a file by itself, with what is in it. Those that write JSON or tensors alone are not here:
+# `gnorm.files` does that for them.
+FILES = {
+    # Text that people read: each gets the nasty string above, from the function that is named.
+    "check_gpu.py": gpu.markdown,
+    "make_dataset.py": prepare.summary,
+    "summarize_bench.py": bench.markdown,
+    "write_report.py": data_escaped,
+    "write_verdict.py": verdict.markdown,
+    "gnorm/figures/style.py": "figures",
+    "gnorm/pages/kept.py": kept.TABLES,
+    "gnorm/pages/workbooks.py": workbooks.write,
+    "gnorm/pruning/exports.py": cards.write,
+    "gnorm/statistics/columns.py": write_csv,
+    "gnorm/tables/__init__.py": tables.write,
+    # What programs read, or words and numbers of this package: see `WRITERS`.
+    **dict.fromkeys(
+        (
+            *("count_parameters.py", "export_accuracy.py", "export_solution.py", "gradient_change.py"),
+            *("measure_growth.py", "measure_shape.py", "measure_suite.py", "merge_criteria.py"),
+            *("gnorm/files.py", "gnorm/running.py", "gnorm/models/checkpoints.py", "gnorm/data/archives.py"),
+            *("gnorm/data/records.py", "gnorm/data/sources/hub.py", "gnorm/data/sources/package.py"),
+            *("gnorm/pruning/masks.py", "gnorm/pruning/parts.py", "gnorm/statistics/outcomes.py"),
+        ),
+        "data",
+    ),
+}
+MAKES_A_FILE = {"write_text", "write_bytes", "writelines", "atomic", "savefig", "ExcelWriter", "writestr", "dump"}
+
+
+def makes_a_file(call: ast.Call) -> bool:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    given = [*call.args[:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+    modes = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    writes = name in ("open", "fdopen") and any(re.fullmatch("[rwxabt+]*[wxa+][rwxabt+]*", mode) for mode in modes)
+    return name in MAKES_A_FILE or writes
+
+
+def test_every_file_is_made_by_one_of_these():
+    """A new one stands in `FILES`: then whoever adds it has to say which function shows strangers' text there."""
+    sources = {path.relative_to(ROOT / "scripts").as_posix(): path for path in (ROOT / "scripts").rglob("*.py")}
+    found = {
+        name
+        for name, path in sources.items()
+        if any(isinstance(node, ast.Call) and makes_a_file(node) for node in ast.walk(ast.parse(path.read_text())))
+    }
+    assert found == set(FILES)
