@@ -9,6 +9,7 @@ import zipfile
 import pandas as pd
 import pytest
 import yaml
+from snakemake.io import PeriodicityDetector
 from support import ROOT, copy_workflow, make_dataset, snakemake
 
 from gnorm import tables
@@ -137,8 +138,23 @@ def test_names_longer_than_a_file_may_have(home, record_property):
     refused(home, "80 at most", config={"strategies": CONFIG["strategies"] | {long: {"score": "gnorm"}}})
     (home.parent / f"tree/suites/{long}.yaml").write_text("models: {}\n")
     refused(home, "must have at most 80 letters, digits, _ and -", config={"suite": long})
-    load(home, name="M" * 80)
+    load(home, name="Model-of-8" * 8)
     record_property("tried", 3)
+
+
+@pytest.mark.fault("a name ends with the same letters 20 times, as in `aaaaaaaaaaaaaaaaaaaa`", "refused while planning")
+def test_names_whose_end_repeats(home, record_property):
+    """Snakemake stops at them with its PeriodicWildcardError."""
+    for name in ("M" * 20, "x" + "ab" * 20, "-_-" * 21):
+        said = "ends with the same letters 20 times in a row; choose another name"
+        refused(home, f"^suites/mine.yaml: models.{name}: '{name}' {said}", name=name)
+        refused(home, said, config={"strategies": CONFIG["strategies"] | {name: {"score": "gnorm"}}})
+        (home.parent / f"tree/suites/{name}.yaml").write_text("models: {}\n")
+        refused(home, f"config.yaml: suite: '{name}' {said}", config={"suite": name})
+    load(home, name="M" * 19)
+    snakemake_s = PeriodicityDetector()
+    assert snakemake_s.is_periodic("M" * 20) and not snakemake_s.is_periodic("M" * 19)
+    record_property("tried", 9)
 
 
 @pytest.mark.fault("a file of rows or of a model is dated in the future", "refused while planning, says what mends it")

@@ -26,6 +26,7 @@ AT_LEVELS = imports.constant(imports.PACKAGE / "engine/metrics.py", "AT_LEVELS")
 MOST_JOBS = 10_000  # of one kind for one model: Snakemake plans them all
 PATHS = ("hub_mirror", "package_mirror", "published", "container")  # of the configuration
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast
+_REPEATED = re.compile(r"(.+)\1{19}$")  # Snakemake takes such a name for an endless loop
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
@@ -43,6 +44,7 @@ def load(config: dict, root: Path) -> dict:
         raise UserError(f"config.yaml: suite: there is no {unknown(config['suite'], available, 'suite')}")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", config["suite"]):
         raise UserError(f"config.yaml: suite: {config['suite']!r} must have at most 80 letters, digits, _ and -")
+    _check_end(config["suite"], "config.yaml: suite")
     name = f"suites/{config['suite']}.yaml"
     read = _read(root / name)
     suite = check(read, _schema(root, "suite"), name)
@@ -125,12 +127,18 @@ def _check_counts(entry: dict, suite: dict, config: dict, where: str) -> None:
             )
 
 
+def _check_end(name: str, where: str) -> None:
+    if _REPEATED.search(name):
+        raise UserError(f"{where}: {name!r} ends with the same letters 20 times in a row; choose another name")
+
+
 def _check_names(models: dict, suite: str) -> None:
     """Names become folders and files.
 
     Published names join model and row numbers: BERT's rows 20-63 and BERT2's rows 0-63 must differ.
     """
     for name in models:
+        _check_end(name, f"{suite}: models.{name}")
         if not layout.is_model_name(name):
             raise UserError(f"{suite}: models.{name}: results have a folder of that name; choose another")
     for short in models:
@@ -190,6 +198,7 @@ def _check_strategies(config: dict, given: dict, root: Path, homes: dict[str, st
     """Strategies with their defaults make sense, and so does what was `given` of them in the files of `homes`."""
     for name, strategy in config["strategies"].items():
         where = f"{homes[name]}: strategies.{name}"
+        _check_end(name, where)
         if strategy["score"] not in scores.names():
             raise UserError(f"{where}.score: there is no {unknown(strategy['score'], scores.names(), 'score')}")
         drawn = describe(strategy["score"]).drawn
