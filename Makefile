@@ -59,7 +59,7 @@ demo: env ## run the suite mini and show what came out
 minilm: env ## run the suite minilm: real weights and text from the package index; 40 minutes on 2 cores, resumable
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=minilm
 
-docs-numbers: env ## write the tables of README and docs that come from a suite, from the finished runs that are here
+docs-numbers: env ## write the tables and numbers of README and docs that come from suites and the benchmark, from the finished runs that are here
 	$(BIN)/python scripts/docs_numbers.py
 
 bench: env ## speed and memory beside the naive procedures; a quarter of an hour on 2 cores, alone on the machine

@@ -1,6 +1,6 @@
-"""Tables of README and docs that come from a suite, written from result files that are kept in docs/data.
+"""Tables and numbers of README and docs that come from a run, written from result files that are kept in docs/data.
 
-A page marks where such a table stands, by the suite and the name of a table below:
+A page marks where they stand, by the suite (or `bench`) and the name of a table below:
 
     <!-- from: mini/headline -->
     | strategy | ...
@@ -21,12 +21,23 @@ import pandas as pd
 
 from gnorm import layout
 from gnorm.files import atomic, write_text
+from gnorm.pages.bench import number
 from gnorm.shown import in_markdown, markdown_table
 from gnorm.statistics.columns import read_csv
 
 DATA = "docs/data"
 NOT_YET = ", not collected yet"
-FIGURES = {"mini": "docs/pruning-results.png", "minilm": "docs/minilm-results.png"}
+# Result files that are no tables of a suite.
+FILES = {
+    "verdict": layout.fill(layout.VERDICT, kind="csv"),
+    "bench": layout.fill(layout.BENCH_TABLE, kind="csv"),
+    "page": layout.fill(layout.BENCH_TABLE, kind="md"),
+}
+FIGURES = {
+    "mini": ("PruningResults", "docs/pruning-results.png"),
+    "minilm": ("PruningResults", "docs/minilm-results.png"),
+    layout.BENCH: ("Benchmark", "docs/benchmark.png"),
+}
 MARKED = re.compile(rf"(?ms)^<!-- from: (?P<suite>[\w-]+)/(?P<name>\w+)(?:{NOT_YET})? -->\n(?P<old>.*?)^<!-- end -->$")
 
 
@@ -59,11 +70,138 @@ def _before(baselines: pd.DataFrame, solutions: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-# What a mark may name: the result tables it is made of, and how.
+def _ahead(headline: pd.DataFrame) -> str:
+    """Say by name where the areas of other strategies, as printed, are above those of the first one."""
+    areas = headline.set_index("strategy").map(lambda cell: float(str(cell).split(" ")[0]))
+    first, *others = areas.index
+    where = {
+        name: [in_markdown(model) for model in areas if areas[model][name] > areas[model][first]] for name in others
+    }
+    return "\n".join(
+        f"- `{name}` is ahead of `{first}` on "
+        + (f"{len(models)} of {len(areas.columns)}: " if models else "none")
+        + ", ".join(models)
+        for name, models in where.items()
+    )
+
+
+def _criteria(criteria: pd.DataFrame) -> str:
+    areas = criteria.assign(area=[f"{value:.3f}" for value in criteria["area"]])
+    table = areas.pivot_table(index="criterion", columns="model", values="area", aggfunc="first", sort=False)
+    return markdown_table(table.fillna("").reset_index())
+
+
+def _claims(verdict: pd.DataFrame) -> str:
+    """What a run says of the claims of the paper that it can decide."""
+    asked = verdict[(verdict["part"] == "Claims") & ~verdict["status"].isin(["not run", "not published"])]
+    table = asked.pivot_table(index="item", columns="model", values="this run", aggfunc="first", sort=False)
+    return markdown_table(table.fillna("").reset_index().rename(columns={"item": "claim"}))
+
+
+def _page(text: str) -> str:
+    return text.partition("\n")[2].strip()
+
+
+class Bench:
+    """The benchmark's table, asked for single lines; what was not measured is left blank."""
+
+    def __init__(self, table: pd.DataFrame):
+        self.table = table
+
+    def lines(self, section: str, what: str) -> list:
+        """Lines of a section whose text begins so."""
+        of_section = self.table[self.table["section"] == section]
+        return [line for line in of_section.itertuples() if line.what.startswith(what)]
+
+    def cell(self, section: str, what: str, shape: str, unit: str = "") -> str:
+        line = next((line for line in self.lines(section, what) if line.shape == shape), None)
+        return "" if line is None else f"{number(line.value)}{unit or ' ' + line.unit}{spread(line) if unit else ''}"
+
+    def rows(self, columns: dict[str, tuple[str, str, str]]) -> str:
+        """Make a table with a line for each shape; a column has a section, the begin of a line there, and `x` or ""."""
+        sections = {section for section, _, _ in columns.values()}
+        shapes = self.table[self.table["section"].isin(sections)]["shape"].unique()
+        cells = {
+            name: [self.cell(section, what, shape, unit) for shape in shapes]
+            for name, (section, what, unit) in columns.items()
+        }
+        kept = [any(made) for made in zip(*cells.values(), strict=True)]
+        table = pd.DataFrame({"shape": shapes, **cells})[kept]
+        return markdown_table(table, ["left"] + ["right"] * len(columns))
+
+
+def spread(line) -> str:
+    return f" ({number(line.low)}-{number(line.high)})"
+
+
+def _speed(bench: pd.DataFrame) -> str:
+    columns = {
+        "notebooks": ("greedy step", "notebooks", ""),
+        "loop over sentences": ("greedy step", "sentences", ""),
+        "here": ("greedy step", "engine", ""),
+        "notebooks / here": ("greedy step", "notebooks / engine", "x"),
+        "here / floor": ("full batches", "engine / floor", "x"),
+        "accuracy: one at a time / here": ("accuracy", "one at a time / here", "x"),
+        "entropy: same": ("entropy", "one at a time / here", "x"),
+    }
+    return Bench(bench).rows(columns)
+
+
+def _memory(bench: pd.DataFrame) -> str:
+    peak = Bench(bench).lines("memory", "peak of a step")[0].what  # with the size of batches
+    return Bench(bench).rows({"model": ("memory", "the model itself", ""), peak: ("memory", peak, "")})
+
+
+def _hours(bench: pd.DataFrame) -> str:
+    columns = {
+        "here": "greedy run here",
+        "notebooks' procedure on the same cores": "notebooks' procedure",
+        "printed by the authors": "printed",
+    }
+    section = "the paper's runs"
+    return Bench(bench).rows({name: (section, what, "") for name, what in columns.items()})
+
+
+def _found(bench: pd.DataFrame) -> str:
+    """What else the benchmark found, in sentences."""
+    asked = Bench(bench)
+    reached = bench["reached"].dropna().astype(str)
+    faster = [
+        f"{number(one.value)}x{spread(one)} faster on {in_markdown(one.shape)}"
+        for one in asked.lines("trajectory", "without / with")
+    ]
+    peaks = [
+        f"{number(one.value)} MB for {one.what.split(', ')[1]}"
+        for one in asked.lines("entropy", "peak memory, ")
+        if one.unit == "MB"
+    ]
+    exact = max(one.value for one in asked.lines("exactness", "float64, here"))
+    errors = [one.value for one in asked.lines("exactness", "float32 error, here / naive")]
+    return "\n".join(
+        [
+            f"- {(reached == 'True').sum()} of {len(reached)} targets are reached.",
+            f"- Reusing the layers below a pruned head makes the evaluations of a trajectory {', '.join(faster)}.",
+            f"- Entropy takes {', '.join(peaks)}.",
+            f"- Against the naive loop in float64, scores are off by at most {number(exact)} in float64; in float32, "
+            "on the trained models of the suite, whole and with half of their heads pruned, by "
+            f"{number(min(errors))} to {number(max(errors))} times what the naive loop in float32 is off by.",
+        ]
+    )
+
+
+# What a mark may name: the result files it is made of, and how.
 TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "headline": (("headline",), _headline),
+    "ahead": (("headline",), _ahead),
     "areas": (("areas",), _areas),
     "before": (("baselines", "solutions"), _before),
+    "claims": (("verdict",), _claims),
+    "criteria": (("criteria",), _criteria),
+    "page": (("page",), _page),
+    "speed": (("bench",), _speed),
+    "memory": (("bench",), _memory),
+    "hours": (("bench",), _hours),
+    "found": (("bench",), _found),
 }
 
 
@@ -71,8 +209,18 @@ def pages(root: Path) -> list[Path]:
     return [root / "README.md", *sorted(root.glob("docs/*.md"))]
 
 
+def _made(root: Path, suite: str, file: str) -> Path:
+    """Where a finished run has a result file."""
+    template = FILES.get(file, layout.fill(layout.TABLE, table=file, kind="csv"))
+    return root / layout.fill(template, suite=suite)
+
+
 def _kept(root: Path, suite: str, name: str) -> list[Path]:
-    return [root / DATA / suite / f"{table}.csv" for table in TABLES[name][0]]
+    return [root / DATA / suite / f"{file}{_made(root, suite, file).suffix}" for file in TABLES[name][0]]
+
+
+def _content(path: Path) -> pd.DataFrame | str:
+    return read_csv(path) if path.suffix == ".csv" else path.read_text(encoding="utf-8")
 
 
 def filled(text: str, root: Path) -> str:
@@ -83,7 +231,7 @@ def filled(text: str, root: Path) -> str:
         files = _kept(root, suite, name)
         if not all(path.exists() for path in files):
             return f"<!-- from: {suite}/{name}{NOT_YET} -->\n{mark['old']}<!-- end -->"
-        made = TABLES[name][1](*map(read_csv, files))
+        made = TABLES[name][1](*map(_content, files))
         return f"<!-- from: {suite}/{name} -->\n{made}\n<!-- end -->"
 
     return MARKED.sub(table, text)
@@ -95,17 +243,17 @@ def collect(root: Path) -> list[str]:
     told = []
     for suite in dict.fromkeys(mark["suite"] for mark in found):
         kept = [path for mark in found if mark["suite"] == suite for path in _kept(root, suite, mark["name"])]
-        results = root / layout.fill(layout.RESULTS, suite=suite)
-        made = {path: layout.within(results, layout.TABLE, suite=suite, table=path.stem, kind="csv") for path in kept}
+        made = {path: _made(root, suite, path.stem) for path in kept}
         if lacking := [path for path in made.values() if not path.exists()]:
             told.append(f"{suite}: no finished run is here ({lacking[0].relative_to(root)}); its numbers stay")
             continue
         for path, source in made.items():
             write_text(path, source.read_text(encoding="utf-8"))
         told.append(f"{suite}: collected {', '.join(path.stem for path in made)}")
-        figure = root / layout.fill(layout.FIGURE, suite=suite, figure="PruningResults", kind="png")
-        if suite in FIGURES and figure.exists():
-            with atomic(root / FIGURES[suite]) as temporary:
+        name, shown = FIGURES.get(suite, ("", ""))
+        figure = root / layout.fill(layout.FIGURE, suite=suite, figure=name, kind="png")
+        if shown and figure.exists():
+            with atomic(root / shown) as temporary:
                 shutil.copyfile(figure, temporary)
     return told
 
