@@ -1,5 +1,6 @@
 """Suites that strangers wrote: YAML that does harm, and names that a shell, a path or a template takes for more."""
 
+import re
 import subprocess
 import sys
 import time
@@ -152,6 +153,12 @@ def test_names_that_are_more(root, record_property):
                 suites.load(CONFIG | {"suite": "mine"} | config, root)
             assert "\n" not in str(caught.value)
     record_property("tried", 4 * len(EVIL))
+
+
+def test_no_pattern_lets_a_line_end_pass():
+    """`$` also stands before the end of the last line: a name that becomes a path may not have one."""
+    text = "".join(path.read_text() for path in (ROOT / "schemas").glob("*.yaml"))
+    assert "pattern: " in text and not re.findall(r"pattern: .*\$['\"]?$", text, re.M)
 
 
 @pytest.mark.stranger(
