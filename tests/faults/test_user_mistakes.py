@@ -277,3 +277,18 @@ def test_files_of_rows_that_other_programs_wrote(home, tmp_path, content, change
     model = load(home, dataset=changes)["models"]["M"]
     with pytest.raises(UserError, match=message):
         make_dataset(model["dataset"], model["checkpoint"], model["rows"], tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+@pytest.mark.fault("integer labels, one of them empty, so that the others read `1.0`", "the row that lacks it is named")
+def test_integer_labels_with_one_empty(home, tmp_path, kind):
+    """What pandas writes of a column of integers with a gap is one of floats."""
+    table = pd.DataFrame({"text": list("abcdef"), "label": [0, 1, 0, None, 1, 0]})
+    path = home / f"rows.{kind}"
+    if kind == "jsonl":
+        table.to_json(path, orient="records", lines=True)
+    else:
+        (table.to_csv if kind == "csv" else table.to_parquet)(path, index=False)
+    model = load(home, dataset={"path": str(path), "classes": [0, 1]})["models"]["M"]
+    with pytest.raises(UserError, match=f"rows.{kind}, row 3: the label is missing"):
+        make_dataset(model["dataset"], model["checkpoint"], model["rows"], tmp_path)

@@ -44,6 +44,9 @@ def rows(entry: dict, counts: dict, seed: int):
     )
     classes = {name: i for i, name in enumerate(names)}
     unscored = {str(name) for name in entry["unscored"]}
+    for i, label in enumerate(table[entry["label"]] if classes else ()):  # a gap makes pandas write 1 as 1.0
+        if label is None or label != label:
+            raise UserError(f"dataset {path}, row {i}: the label is missing")
     chosen, seen = [], set()
     for i, record in enumerate(table):
         name = _label_name(record[entry["label"]], entry, f"dataset {path}, row {i}") if classes else None
@@ -81,9 +84,7 @@ def _advice(entry: dict, table) -> str:
 
 def _label_name(label: object, entry: dict, where: str) -> str | None:
     """Get the label of a row. A score gives the class of its sign, or None in the neutral band."""
-    if label is None or label != label:
-        raise UserError(f"{where}: the label is missing")
-    whole = isinstance(label, float) and label.is_integer()  # a column of integers with a gap is one of floats
+    whole = isinstance(label, float) and label.is_integer()  # as a column of integers that once had a gap
     score = str(int(label) if whole and str(label) not in map(str, entry["classes"]) else label)
     if not entry.get("neutral"):
         return score
