@@ -126,6 +126,9 @@ def test_the_page_of_the_benchmark_is_taken_over(tmp_path):
     assert {path.name for path in (tree / "docs/data/bench").iterdir()} == {"bench.csv", "page.md"}
 
 
+@pytest.mark.fault(
+    "a number of README that comes from a suite is edited by hand", "a test finds that text and result files differ"
+)
 def test_numbers_go_from_a_run_to_the_page(tmp_path):
     """Those of a suite that was not run stay; a page that is edited by hand is found."""
     tree = copy_workflow(tmp_path)

@@ -127,6 +127,7 @@ def test_runs_of_earlier_settings_are_said_and_not_drawn(change, said, draw, tmp
     assert any(line.startswith(f"not drawn: gnorm of Model A (1 of earlier settings: {said}") for line in lines)
 
 
+@pytest.mark.fault("a finished run was changed by hand when `preview` looks at it", "it is not drawn")
 def test_what_was_changed_after_it_was_signed_is_not_drawn(draw, tmp_path):
     write_part(tmp_path / "A/gnorm/0-1.csv", range(2), NOW)
     write_part(tmp_path / "A/gnorm/0-1.csv", range(2), seed=2)
