@@ -54,4 +54,5 @@ rule all:
         rules.tables.input,
         rules.figures.input,
         rules.verdict.input,
+        rules.reproduction.input,
         rules.report.input,

@@ -163,6 +163,7 @@ rule export_random:
 rule make_table:
     input:
         needs=lambda w: SUITE.needs_of(suite.makes(w.table), w.suite),
+        outcomes=lambda w: SUITE.files_of_outcomes(w.suite, suite.makes(w.table)),
         code=lambda w: code("make_table", suite.makes(w.table)),
     output:
         page=report(
@@ -181,7 +182,7 @@ rule make_table:
         "../envs/plots.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=2000,
     params:
         results=lambda w: SUITE.results_of(suite.makes(w.table), w.suite),
         settings=lambda w: SUITE.shown(suite.makes(w.table)),

@@ -12,6 +12,7 @@ rule write_report:
         rules.tables.input,
         rules.figures.input,
         rules.verdict.input,
+        rules.reproduction.input,
         captions=[os.path.relpath(path) for path in sorted(ROOT.glob("report/*.rst"))],
         code=code("write_report"),
     output:
@@ -28,6 +29,6 @@ rule write_report:
     params:
         config={key: value for key, value in config.items() if key not in MACHINE},
         snakefile=os.path.relpath(workflow.main_snakefile),
-        targets=["datasets", "tables", "figures", "verdict"],
+        targets=["datasets", "tables", "figures", "verdict", "reproduction"],
     script:
         "../scripts/write_report.py"

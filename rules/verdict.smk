@@ -11,6 +11,11 @@ rule verdict:
         SUITE.fill(layout.VERDICT, kind="md"),
 
 
+rule reproduction:
+    input:
+        SUITE.fill(layout.REPRODUCTION, kind="html"),
+
+
 rule collect_published:
     input:
         SUITE.published.files_of_accuracies(),
@@ -73,6 +78,7 @@ rule count_parameters:
 rule write_verdict:
     input:
         evidence=lambda w: SUITE.evidence(w.suite),
+        outcomes=lambda w: SUITE.files_of_outcomes(w.suite),
         parameters=layout.PAPER_PARAMETERS,
         code=code("write_verdict"),
     output:
@@ -91,13 +97,45 @@ rule write_verdict:
         "../envs/plots.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=2000,
     params:
         models=lambda w: SUITE.verdict_models(w.suite),
         run=lambda w: (
             None if w.suite == layout.PUBLISHED else layout.fill(layout.RESULTS, suite=w.suite)
         ),
+        outcomes=lambda w: SUITE.outcomes_of(w.suite),
+        intervals=SUITE.intervals,
         independent=SUITE.independent,
         published=SUITE.published_evidence(),
     script:
         "../scripts/write_verdict.py"
+
+
+rule write_reproduction:
+    input:
+        verdict=layout.fill(layout.VERDICT, kind="csv"),
+        tidy=layout.TIDY,
+        signatures=SUITE.signatures,
+        figures=[SUITE.fill(layout.FIGURE, figure=f, kind="png") for f in SUITE.figures],
+        code=code("write_reproduction"),
+    output:
+        page=report(
+            layout.fill(layout.REPRODUCTION, kind="html"),
+            caption="../report/reproduction.rst",
+            category="Reproduction",
+            labels={"page": "reproduction report"},
+        ),
+        markdown=layout.fill(layout.REPRODUCTION, kind="md"),
+    log:
+        layout.log("write_reproduction"),
+    localrule: True
+    conda:
+        "../envs/plots.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        benchmarks=layout.BENCHMARKS,
+        facts=SUITE.facts,
+    script:
+        "../scripts/write_reproduction.py"

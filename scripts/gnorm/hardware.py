@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -87,3 +88,10 @@ def runs_on(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
         if built <= capability and (kind == "compute" or built[0] == capability[0]):
             return True
     return not known
+
+
+def processor() -> str:
+    """The name of this machine's processor."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()

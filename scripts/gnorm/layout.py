@@ -136,6 +136,10 @@ WORKBOOK = _holds("results/{suite}/all.xlsx", "all tables and the tidy one, a sh
 FIGURE = _holds("figures/{suite}/{figure}.{kind}", "every figure as PNG and PDF")
 PREVIEW = "figures/{suite}/Preview.{kind}"  # of the runs that are finished, by `snakemake preview`
 VERDICT = _holds("results/{suite}/verdict.{kind}", "which claims hold, and on what evidence: CSV, Markdown and a page")
+REPRODUCTION = _holds(
+    "results/{suite}/reproduction.{kind}",
+    "the page to read first, as HTML and Markdown: scope, method, every claim with its figure, what is undecided, cost",
+)
 PAPER_PARAMETERS = _holds(
     "results/{suite}/paper_parameters.csv", "parameters of the paper's models, counted without weights"
 )

@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 import show_results
 import write_report
+import write_reproduction
 import write_verdict
 from markdown_it import MarkdownIt
 from support import ROOT, make_dataset, run_python
@@ -28,9 +29,9 @@ from support import ROOT, make_dataset, run_python
 from gnorm import layout, tables
 from gnorm.data import prepare
 from gnorm.errors import UserError, printable
-from gnorm.pages import bench, cards, gpu, kept, workbooks
+from gnorm.pages import bench, cards, document, gpu, kept, verdict, workbooks
 from gnorm.pages.reports import data_escaped
-from gnorm.published import verdict
+from gnorm.published.evidence import Evidence
 from gnorm.shown import in_latex, one_line
 from gnorm.statistics.columns import COLUMNS, read_csv, write_csv
 
@@ -85,6 +86,7 @@ def cells(page: str) -> list[str]:
 
 
 IN_TABLES = ("meta", "title", "style", "p", "code", "table", "tr", "th", "td")
+IN_DOCUMENTS = ("html", "head", "body", "div", "h1", "h2", "h3", "ul", "li", "svg", "text", "line", "circle")
 IN_MARKDOWN = ("p", "h1", "h2", "ul", "li", "pre", "code", "strong", "table", "thead", "tbody", "tr", "th", "td")
 
 
@@ -238,14 +240,12 @@ def test_latex_prints_every_letter_as_it_is():
 MODELS = {"MINE": TITLE}
 
 
-def evidence() -> verdict.Evidence:
+def evidence() -> Evidence:
     steps = range(5)
     rows = [{"run": 0, "step": i, "heads_pruned": i, "heads_left": 4 - i, "accuracy": 0.5 - i / 10} for i in steps]
     tidy = pd.DataFrame(rows, columns=COLUMNS).assign(model="MINE", strategy="greedy_gnorm", unit="heads")
     lists = {"train": [], "calibration": [1], "evaluation": [0], "majority": 0.9, "seen": 0}
-    return verdict.Evidence(
-        tidy=tidy.assign(fraction_pruned=tidy["heads_pruned"] / 4), tolerance=1.0, splits={"MINE": lists}
-    )
+    return Evidence(tidy=tidy.assign(fraction_pruned=tidy["heads_pruned"] / 4), tolerance=1.0, splits={"MINE": lists})
 
 
 @pytest.mark.stranger(
@@ -256,13 +256,30 @@ def test_a_title_is_text_in_pages(tmp_path, monkeypatch):
     files = {kind: tmp_path / f"verdict.{kind}" for kind in ("csv", "markdown", "page")}
     parameters = tmp_path / "parameters.csv"
     outputs = SimpleNamespace(**files)
-    write_verdict.main(suite="s", models=MODELS, run=evidence(), published=None, parameters=parameters, outputs=outputs)
+    given = {"run": evidence(), "published": None, "parameters": parameters, "level": 0.95}
+    write_verdict.main(suite="s", models=MODELS, outputs=outputs, **given)
     page, markdown = files["page"].read_text(), rendered(files["markdown"].read_text())
     for shown in (only(page, *IN_TABLES), only(markdown, *IN_MARKDOWN)):
         assert f"{TITLE} is right on 50.0% of its evaluation rows" in shown.text
         assert shown.text.count(TITLE) > 10
     assert cells(page).count(TITLE) == sum(cell == TITLE for cell in read_csv(files["csv"])["model"]) > 10
     assert "<code>classes:</code>" in page and "<code>static_gnorm</code>" in page  # words of this package
+
+    facts = {"suite": "s", "runs": 1, "granularity": "sentence", "strategies": {}}
+    facts["intervals"] = {"level": 0.95, "resamples": 1000, "seed": 1}
+    facts["models"] = [{"name": "MINE", "model": TITLE, "rows from": f"file: {TEXT}"}]
+    (tmp_path / "signature.json").write_text(
+        '{"belongs_to": {"transformers": "5", "torch": "2", "device": "cpu", "threads": 1}}'
+    )
+    evidence().tidy.to_csv(tmp_path / "tidy.csv")
+    given = {"verdict": files["csv"], "tidy": tmp_path / "tidy.csv", "signatures": [tmp_path / "signature.json"]}
+    report = SimpleNamespace(page=tmp_path / "report.html", markdown=tmp_path / "report.md")
+    write_reproduction.main(**given, figures=[], benchmarks=tmp_path, facts=facts, outputs=report)
+    for shown in (
+        only(report.page.read_text(), *IN_TABLES, *IN_DOCUMENTS),
+        only(rendered(report.markdown.read_text()), *IN_MARKDOWN, "h3"),
+    ):
+        assert shown.text.count(TITLE) > 10
 
     point = cards.Point(0.9, 9, {"F1": 0.8}, 100, 0.1, {1: 2.0})
     facts = {"task": "classification", "queries": 1, "evaluated": 10, "seen": 0, "classes": [TEXT, "no"], "repeats": 3}
@@ -496,10 +513,10 @@ WRITERS = {
     r"\.to_markdown\(": {"gnorm/shown.py", "gnorm/planning/capacity.py"},  # the last has names of models and rules
     r'f"\| |\["\| |"# ': {
         *(f"gnorm/pages/{name}.py" for name in ("cards", "gpu", "kept", "bench")),
-        *("gnorm/data/prepare.py", "gnorm/published/verdict.py"),
+        *("gnorm/data/prepare.py", "gnorm/pages/verdict.py"),
         "gnorm/layout.py",  # words of this package
     },
-    r"<!doctype|<t[dr]>|<pre>": {"gnorm/tables/__init__.py", "gnorm/data/prepare.py"},
+    r"<!doctype|<t[dr]>|<pre>": {"gnorm/tables/__init__.py", "gnorm/data/prepare.py", "gnorm/pages/document.py"},
     r"\bprint\(": {
         *("show_results.py", "gnorm/planning/advice.py"),
         # What this machine and this repository say, names of models and rules.
@@ -523,6 +540,7 @@ FILES = {
     "make_dataset.py": prepare.summary,
     "summarize_bench.py": bench.markdown,
     "write_report.py": data_escaped,
+    "write_reproduction.py": document.markdown,
     "write_verdict.py": verdict.markdown,
     "gnorm/figures/style.py": "figures",
     "gnorm/pages/kept.py": kept.TABLES,

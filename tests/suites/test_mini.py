@@ -174,6 +174,7 @@ def test_the_report_holds_every_figure_and_table(mini):
     for name in (
         "headline",
         "areas",
+        "effects",
         "solutions",
         "parameters",
         "random",

@@ -45,11 +45,12 @@ def test_the_real_size_has_the_right_jobs(clean):
         "export_accuracy": 4 * strategies,
         "export_random": 3 + 1 + 1 + 1,
         "collect_results": 1,
-        "make_table": 10,
+        "make_table": 11,
         "make_workbook": 1,
         "draw_figure": 7,
         "count_parameters": 1,
         "write_verdict": 1,
+        "write_reproduction": 1,
         "write_report": 1,
     }
     assert planned(clean, *PAPER, "runs=1")["prune_heads"] == 4 * strategies
@@ -114,7 +115,7 @@ def test_stand_ins_run_to_the_last_file(finished):
     results, figures = finished / "results/paper", finished / "figures/paper"
     assert len(list(figures.glob("*.png"))) == len(list(figures.glob("*.pdf"))) == 7
     for kind in ("csv", "md", "tex", "html"):
-        assert len(list((results / "tables").glob(f"*.{kind}"))) == 10
+        assert len(list((results / "tables").glob(f"*.{kind}"))) == 11
     report = (results / "report.html").read_text()
     assert "XLM-RoBERTa" in report and "PruningResults.png" in report
     strategies = ("GreedyGnorm", "InverseGreedyGnorm", "StaticGnorm", "AE", "AEinverse")
@@ -127,7 +128,7 @@ def test_stand_ins_run_to_the_last_file(finished):
     expected |= {"ALBERT_24AE.pt", "ROBERTA0_9AE.pt", "ROBERTA10_19AE.pt", "ROBERTA_20AE.pt"}
     expected |= {"XLM_ROBERTA0_9AE.pt", "XLM_ROBERTA10_19AE.pt", "XLM_ROBERTA_20AE.pt"}
     assert {path.name for path in (results / "AE_calculation_results").iterdir()} == expected
-    assert len(pd.read_excel(results / "all.xlsx", sheet_name=None)) == 11
+    assert len(pd.read_excel(results / "all.xlsx", sheet_name=None)) == 12
     verdict = pd.read_csv(results / "verdict.csv")
     assert verdict["part"].value_counts()[["Table 1", "Tables 2-5"]].tolist() == [24, 60]
     assert set(verdict.loc[verdict["part"] == "Tables 2-5", "status"]) == {"reproduced"}

@@ -36,6 +36,7 @@ def edit_config(folder: Path, **changes) -> None:
 
 
 AFTER_PRUNING = {"collect_results", "make_table", "make_workbook", "draw_figure", "write_verdict", "write_report"}
+AFTER_PRUNING |= {"write_reproduction"}
 
 
 def test_a_second_run_does_nothing(smoke):
@@ -72,6 +73,7 @@ ONE_MODEL |= {"entropy_shard": 2, "gradient_change": 1, "measure_baselines": 1, 
         ("figures/style", {"draw_figure": len(ASKED.figures), "write_report": 1}),
         ("tables/entropy", {"make_table": 1, "make_workbook": 1, "write_report": 1}),
         ("published/verdict", {"write_verdict": 1, "write_report": 1}),
+        ("statistics/comparisons", {"make_table": 1, "make_workbook": 1, "write_report": 1}),
         # Two models, greedy, inverse and static; the comparison has it too.
         ("scores/gnorm", {"prune_heads": 6, "compare_criteria": 2}),
         ("scores/magnitude", {"compare_criteria": 2}),
@@ -263,7 +265,7 @@ def test_targets(smoke, tmp_path, copy_of):
     assert planned(tree, "results/smoke/BERT/entropy/shards/0-7.pt", *SMOKE) == {"entropy_shard": 1}
     figures = planned(tree, "figures", *SMOKE)
     assert figures["draw_figure"] == 7 and "write_report" not in figures
-    assert planned(tree, "tables", *SMOKE)["make_table"] == 11
+    assert planned(tree, "tables", *SMOKE)["make_table"] == 12
     assert planned(tree, "report", *SMOKE)["write_report"] == 1
 
 
@@ -362,11 +364,26 @@ def renamed(smoke, folder, models, strategies):
         if path.suffix in (".csv", ".json", ".npz"):
             folder.joinpath(*parts).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder.joinpath(*parts))
+    for path in [path for path in folder.glob("*/trajectories/*") if path.name in strategies]:
+        path.rename(path.with_name(strategies[path.name]))
     for path in (folder / "tidy.csv", *folder.rglob("speed.csv")):
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
         names = {"model": models, "strategy": strategies}
         table.replace({column: names[column] for column in names if column in table}).to_csv(path, index=False)
     return folder
+
+
+def rows_of(root, models, strategies):
+    """Files of outcomes as `Suite.outcomes` lists them."""
+    found = {"runs": [], "trials": [], "compared": []}
+    for model in models:
+        found["compared"] += [(str(path), model) for path in root.glob(f"{model}/criteria/shards/*.rows.npz")]
+        for name, entry in strategies.items():
+            for path in sorted(root.glob(f"{model}/trajectories/{name}/*.rows.npz")):
+                found["runs"].append((str(path), model, name))
+            for path in sorted(root.glob(f"{model}/{name}/shards/*.rows.npz")) if entry["drawn"] else ():
+                found["trials"].append((str(path), model, name, None))
+    return found
 
 
 @pytest.mark.fault("models are named `NA` and `007`, a strategy `1e5`", "tables and figures are those of other names")
@@ -380,6 +397,7 @@ def test_names_that_look_like_numbers_or_like_nothing(smoke, tmp_path, record_pr
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     strategies = {name: {"drawn": name == "random"} for name in config["strategies"]}
     settings = config["solutions"] | {"columns": 2, "metrics": config["metrics"]}
+    settings["intervals"] = config["intervals"] | {"seed": config["seed"]}
     settings["tasks"] = dict.fromkeys((*names[0], *names[0].values()), "classification")
     made = []
     for root, (models, strategy) in (
@@ -388,12 +406,14 @@ def test_names_that_look_like_numbers_or_like_nothing(smoke, tmp_path, record_pr
     ):
         own = {strategy.get(name, name): entry for name, entry in strategies.items()}
         given = {"root": root, "models": {models.get(m, m): models.get(m, m) for m in names[0]}, "strategies": own}
+        kinds = rows_of(root, given["models"], own)
         for figure in ("pruningresults", "randompruning", "allfinalsolutions"):
             module = figures.load(figure)
             module.draw(Results.of_module(module, **given), settings)
         shown = {}
         for path in sorted((smoke / "results/smoke/tables").glob("*.csv")):
             module = tables.load(path.stem)
+            given["outcomes"] = {kind: kinds[kind] for kind in getattr(module, "OUTCOMES", ())}
             files = {kind: tmp_path / f"{path.stem}.{kind}" for kind in ("csv", "markdown", "latex", "page")}
             tables.write(module.make(Results.of_module(module, **given), settings), module.DECIMALS, "", **files)
             shown[path.stem] = read_csv(files["csv"])

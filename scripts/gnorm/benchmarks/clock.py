@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import platform
 import re
 import sys
 import threading
@@ -18,6 +17,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from gnorm.hardware import processor
+
 M_MMAP_THRESHOLD = -3  # malloc.h
 TORCH = Path(torch.__file__).parent
 
@@ -27,12 +28,8 @@ def machine() -> str:
     today = f"on {date.today().isoformat()}, torch {torch.__version__}"
     if torch.cuda.is_available():
         return f"{torch.cuda.get_device_name()} {today}"
-    name = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
     threads = torch.get_num_threads()
-    return f"{threads} thread{'s' if threads > 1 else ''} of {name} {today}"
+    return f"{threads} thread{'s' if threads > 1 else ''} of {processor()} {today}"
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -31,6 +31,12 @@ def parts(count: int, size: int) -> list[tuple[int, int]]:
     return [(first, min(first + size, count) - 1) for first in range(0, count, size)]
 
 
+def _named(origin: dict[str, Any]) -> str:
+    """Where rows or a checkpoint come from, in a few words."""
+    named = next((str(origin[key]) for key in ("corpus", "family", "id", "package", "path") if key in origin), "")
+    return f"{origin['source']}: {named}" if named else origin["source"]
+
+
 def draws(figure: str) -> str:
     """The module that draws a figure."""
     return f"figures.{figure.lower()}"
@@ -283,8 +289,8 @@ class Suite:
     def all_trials(self, model: str, strategy: str) -> int:
         return self.trials(model, strategy) * self.models[model]["random"]["groups"]
 
-    def trial_parts(self, model: str, strategy: str, own: str = "") -> list[str]:
-        path = self.fill(layout.own(layout.TRIALS_PART), model=model, strategy=strategy, own=own)
+    def trial_parts(self, model: str, strategy: str, own: str = "", template: str = layout.TRIALS_PART) -> list[str]:
+        path = self.fill(layout.own(template), model=model, strategy=strategy, own=own)
         return [
             layout.fill(path, first=first, last=last)
             for first, last in parts(self.all_trials(model, strategy), self.jobs["trials_per_job"])
@@ -320,6 +326,70 @@ class Suite:
 
     def published_curves(self) -> list[str]:
         return [p for name in self.published_names for p in self.of_each(layout.PUBLISHED_CURVE, published=name)]
+
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """How estimates are resampled (`gnorm.statistics.intervals.Bootstrap`)."""
+        return self.settings["intervals"] | {"seed": self.settings["seed"]}
+
+    @cached_property
+    def outcomes(self) -> dict[str, list[tuple]]:
+        """Files of what was answered on each row where heads are pruned (`gnorm.statistics.estimates.OfRows`)."""
+        found: dict[str, list[tuple]] = {"runs": [], "trials": [], "compared": []}
+        drawn = [name for name in self.random if self.units[name] == "heads"]
+        for model in self.models:
+            path = self.fill(layout.own(layout.OUTCOMES), model=model)
+            for own, first, last in self.run_parts(model):
+                part = layout.fill(path, own=own, first=first, last=last)
+                found["runs"] += [(layout.fill(part, strategy=name), model, name) for name in self.of_heads]
+            found["compared"] += [(path, model) for path in self.criteria_parts(model, layout.CRITERIA_OUTCOMES)]
+            for name in drawn:
+                for run, own in enumerate(self.owns(model)):
+                    files = self.trial_parts(model, name, own, layout.TRIALS_OUTCOMES)
+                    found["trials"] += [(f, model, name, run if model in self.independent else None) for f in files]
+        return found
+
+    def outcomes_of(self, suite: str, module: str | None = None) -> dict[str, list[tuple]]:
+        """These files, or those that a table reads by its `OUTCOMES`; published results have none."""
+        if suite == layout.PUBLISHED:
+            return {}
+        kinds = imports.constant(source(module), "OUTCOMES", ()) if module else tuple(self.outcomes)
+        return {kind: self.outcomes[kind] for kind in kinds}
+
+    def files_of_outcomes(self, suite: str, module: str | None = None) -> list[str]:
+        return [path for files in self.outcomes_of(suite, module).values() for path, *_ in files]
+
+    @property
+    def signatures(self) -> list[str]:
+        """What the parts of trajectories say of the libraries and the device that they were made with."""
+        path = layout.own(layout.SIGNATURE)
+        return [
+            self.fill(path, model=model, own=own, first=first, last=last, strategy=name)
+            for model in self.models
+            for own, first, last in self.run_parts(model)
+            for name in self.ranked
+        ]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the reproduction report says of the configuration."""
+        models = []
+        for name, entry in self.models.items():
+            data, checkpoint, rows = entry["dataset"], entry["checkpoint"], entry["rows"]
+            row = {"name": name, "model": self.titles[name], "task": entry["task"].replace("_", " ")}
+            row |= {"rows from": _named(data), "checkpoint": _named(checkpoint), "vary": entry["vary"]}
+            models.append(row | {key: rows[key] for key in ("calibration", "evaluation")})
+        strategies = {
+            name: {key: entry[key] for key in ("score", "prune", "rescore") if key in entry and name in self.ranked}
+            | {"score": entry["score"]}
+            for name, entry in self.strategies.items()
+        }
+        own = {"suite": self.name, "runs": self.settings["runs"], "intervals": self.intervals}
+        return {**own, "models": models, "strategies": strategies, "granularity": self._granularity}
+
+    @property
+    def _granularity(self) -> str:
+        return self.settings["scores"]["gnorm"]["granularity"]
 
     # --- tables, figures, verdict ---------------------------------------------------------------------------------
 
@@ -360,7 +430,8 @@ class Suite:
     def results_of(self, module: str, suite: str) -> dict[str, Any]:
         """What a table or figure is made from, as keywords of `Results.of_module`."""
         root, strategies = layout.fill(layout.RESULTS, suite=suite), self.strategies_of(module, suite)
-        return {"root": root, "models": self.titles_of(suite), "strategies": strategies}
+        made = {"root": root, "models": self.titles_of(suite), "strategies": strategies}
+        return made | {"outcomes": self.outcomes_of(suite, module)}
 
     def strategies_of(self, module: str, suite: str) -> dict[str, dict[str, bool]]:
         """What a table or figure may know of the strategies, if it reads their results: whether orders are drawn."""
@@ -374,7 +445,7 @@ class Suite:
     def shown(self, module: str) -> dict[str, Any]:
         """The settings that a table or figure reads: another value of any makes it again."""
         known = {**self.settings["solutions"], "columns": self.settings["figures"]["columns"]}
-        known |= {"tasks": self.tasks, "metrics": self.settings["metrics"]}
+        known |= {"tasks": self.tasks, "metrics": self.settings["metrics"], "intervals": self.intervals}
         return {name: known[name] for name in imports.constant(source(module), "SHOWN", ())}
 
     def titles_of(self, suite: str) -> dict[str, str]:
@@ -393,8 +464,7 @@ class Suite:
         """What the verdict on a run, or on the published results alone, is decided by."""
         if suite == layout.PUBLISHED:
             return self.published_evidence()
-        of_run = self.needs("tidy", "entropy", "gradients", "speeds", "splits")
-        return [*self.published_evidence(), *of_run, *self.of_each(layout.CRITERIA_CURVES)]
+        return [*self.published_evidence(), *self.needs("tidy", "entropy", "gradients", "speeds", "splits")]
 
     def published_evidence(self) -> list[str]:
         """The published accuracies, and entropies, as they are looked at here."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from gnorm.engine import batches
 from gnorm.engine.batches import Batch
 from gnorm.engine.metrics import METRICS
+from gnorm.hardware import processor
 from gnorm.logs import log
 from gnorm.models import checkpoints, surgery, versions
 from gnorm.models import export as folders
@@ -45,13 +45,6 @@ def latencies(models: Sequence[nn.Module], inputs: Mapping[int, Mapping]) -> lis
                     if repeat >= 0:
                         taken[which, size].append(1000 * (time.perf_counter() - began))
     return [{size: statistics.median(taken[which, size]) for size in inputs} for which in range(len(models))]
-
-
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def check_same(saved: nn.Module, pruned: nn.Module, made: Sequence[Batch]) -> None:

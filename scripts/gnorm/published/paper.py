@@ -27,6 +27,7 @@ class Architecture:
 class Reported(Architecture):
     title: str
     split: str  # of the dataset that accuracy is measured on
+    rows: int  # that accuracy is measured on, after every step with the fewest
     pruned: int  # heads, tied ones counted in every layer
     mask: str  # 1 = kept, one word per row of slots
     accuracy: tuple[float, float]  # Table 1, in percent, before and after
@@ -71,6 +72,7 @@ MODELS = {
         positions=512,
         classes=3,
         split="train",
+        rows=2329,
         pruned=117,
         mask="000000000000 100000100000 000000110000 101100000000 100100010100 001001001000 "
         "000010000000 001100001001 100010000100 011000000000 000001100000 000000000100",
@@ -102,6 +104,7 @@ MODELS = {
         classes=3,
         tied=True,
         split="validation_matched",
+        rows=9815,
         pruned=36,
         mask="111001111101",
         accuracy=(84.48, 77.76),
@@ -133,6 +136,7 @@ MODELS = {
         token_types=1,
         padding=1,
         split="validation",
+        rows=1000,
         pruned=245,
         mask="0000000000000000 0000110110101000 1000001100000000 0110101111110001 0110011111110000 0011101100110111 "
         "1110011011111001 0011011111100111 1101100010001010 0110111100100111 1000001101000110 0001001010100000 "
@@ -166,6 +170,7 @@ MODELS = {
         token_types=1,
         padding=1,
         split="validation",
+        rows=3000,  # by entropy 10,000
         pruned=105,
         mask="001100000000 111011100111 000000101110 010000000001 000000000011 000100100000 "
         "000001000000 001000000100 000000000000 000001101011 110100111011 010000100000",

@@ -4,43 +4,71 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
 
-from gnorm.statistics.intervals import Estimate, weights
+from gnorm.statistics.intervals import Estimate
+from gnorm.statistics.readings import AREA, Reading
 
 
 def counted(
     fraction: Sequence[float],
     accuracies: Sequence[Sequence[float]],
-    rows: int,
+    rows: int | None,
     level: float,
-    share: float | None = None,
+    reading: Reading = AREA,
 ) -> Estimate:
-    """Estimate a curve's number, or the mean of several random trials' numbers, where only counts are known.
+    """Estimate what is read off a curve, or its mean over several random trials, where only counts are known.
 
     It is not known which rows were right at which steps. The interval takes them to be as dependent as their counts
     allow: as if rows were lost one by one in a fixed order. No other dependence has a larger variance. Like Agresti
-    and Coull it adds z**2 / 2 rows that are right, and as many that are wrong, at every step.
+    and Coull it adds z**2 / 2 rows that are right, and as many that are wrong, at every step. A change is the
+    difference of two such numbers. Without `rows`, or where the accuracies choose the points, there is no interval.
     """
-    normal, table = NormalDist(), np.atleast_2d(accuracies)
-    z = normal.inv_cdf((1 + level) / 2)
-    own = weights(np.asarray(fraction, float), share)
+    share, table = np.asarray(fraction, float), np.atleast_2d(accuracies)
+    own = np.array([reading.weigh(share, accuracy) for accuracy in table])
+    if reading.is_change and not reading.is_chosen:
+        after, before = (_counted(table, np.maximum(sign * own[0], 0), rows, level) for sign in (1, -1))
+        found = counted_difference(after, before, level)
+        return replace(found, trials=after.trials)
+    return _counted(table, own if reading.is_chosen else own[0], None if reading.is_chosen else rows, level)
+
+
+def _counted(table: np.ndarray, own: np.ndarray, rows: int | None, level: float) -> Estimate:
+    numbers = (table * own).sum(1)
+    trials, value = len(numbers) if len(numbers) > 1 else 0, float(numbers.mean())
+    of_trials = float(numbers.var(ddof=1) / len(numbers)) if trials else 0.0
+    if rows is None:
+        variances = {"rows": math.nan, "runs": 0.0, "trials": of_trials}
+        return Estimate(value, math.nan, math.nan, math.nan, variances, (value,), 0, trials)
+    z = NormalDist().inv_cdf((1 + level) / 2)
     chances = (rows * table + z**2 / 2) / (rows + z**2)
     of_rows = _nested(np.tile(own / len(table), len(table)), chances.ravel()) / (rows + z**2)
-    numbers = table @ own
-    of_trials = numbers.var(ddof=1) / len(numbers) if len(numbers) > 1 else 0.0
     middle, half = float(chances.mean(0) @ own), z * math.sqrt(of_rows + of_trials)
     return Estimate(
-        value=float(numbers.mean()),
+        value=value,
         low=max(0.0, middle - half),
         high=min(1.0, middle + half),
         p=math.nan,
-        variances={"rows": float(of_rows), "runs": 0.0, "trials": float(of_trials)},
-        runs=(float(numbers.mean()),),
+        variances={"rows": float(of_rows), "runs": 0.0, "trials": of_trials},
+        runs=(value,),
         rows=rows,
-        trials=len(numbers) if len(numbers) > 1 else 0,
+        trials=trials,
+    )
+
+
+def beyond(estimate: Estimate, above: float) -> Estimate:
+    """How far an estimate from counts is above a threshold."""
+    value, error = estimate.value - above, estimate.error
+    return replace(
+        estimate,
+        value=value,
+        low=estimate.low - above,
+        high=estimate.high - above,
+        p=2 * NormalDist().cdf(-abs(value) / error) if error else math.nan,
+        runs=(value,),
     )
 
 

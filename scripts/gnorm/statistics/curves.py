@@ -45,18 +45,6 @@ def megabytes(parameters: int) -> float:
     return parameters * 4 / 2**20
 
 
-def collapse(fraction: Sequence[float], accuracy: Sequence[float]) -> float:
-    """The pruned fraction at which accuracy first falls halfway to where it ends; 1 if it never does."""
-    middle = (accuracy[0] + accuracy[-1]) / 2
-    return float(next((f for f, a in zip(fraction, accuracy, strict=True) if a < middle), 1.0))
-
-
-def rises(accuracy: Sequence[float], least: float = 0.0) -> float:
-    """The sum of all rises from one point to the next, of those above `least`."""
-    steps = np.diff(accuracy)
-    return float(steps[steps > least].sum())
-
-
 def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
     """The 95% interval of a share found in `count` trials."""
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)

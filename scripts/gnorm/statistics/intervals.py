@@ -1,8 +1,8 @@
 """Estimates with intervals, from what was answered on every evaluation row; numpy alone.
 
-The area under an accuracy curve and the accuracy at a share of pruned heads are sums over rows, so that a bootstrap
-over rows is one product with a matrix of how often each row is drawn. Strategies meet the same rows: their difference
-is resampled row by row.
+What is read off an accuracy curve (`gnorm.statistics.readings`) is a sum over rows, so that a bootstrap over rows is
+one product with a matrix of how often each row is drawn. Strategies meet the same rows: their difference is resampled
+row by row.
 
 What an interval covers depends on the number of runs. With fewer than five it is about these runs' models, on rows like
 the evaluation rows: runs are averaged row by row, and each run's own value is there to be shown. With five or more it
@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from gnorm.statistics.outcomes import Outcomes
+from gnorm.statistics.readings import AREA, Reading
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 FEWEST = 5  # runs that can be resampled
@@ -43,17 +44,20 @@ class Lines:
         return self.values.sum(1) / self.answers.sum()
 
 
-def lines_of(outcomes: Outcomes, share: float | None = None) -> Lines:
-    """Make the lines of the area under the accuracy curve, or of the accuracy with a share of the heads pruned."""
+def lines_of(outcomes: Outcomes, reading: Reading = AREA) -> Lines:
+    """Make the lines of what is read off every curve; of the other rows, where every other row chooses the points."""
     if outcomes.criterion is not None and len(set(outcomes.criterion)) > 1:
         raise ValueError("runs of several criteria are no lines of one number: choose one with `of_criterion`")
     curves = tuple(dict.fromkeys(outcomes.curve.tolist()))
-    right, fraction = outcomes.right, outcomes.fraction_pruned
+    answers, right = outcomes.answers.astype(np.float64), outcomes.right
+    choosing, measuring = (slice(0, None, 2), slice(1, None, 2)) if reading.is_chosen else (slice(None), slice(None))
     values = []
     for curve in curves:
         points = outcomes.curve == curve
-        values.append(weights(fraction[points], share) @ right[points].astype(np.float64))
-    return Lines(np.array(values), outcomes.answers.astype(np.float64), outcomes.row, curves)
+        accuracy = right[points, choosing].sum(1) / max(answers[choosing].sum(), 1)
+        own = reading.weigh(outcomes.fraction_pruned[points], accuracy)
+        values.append(own @ right[points, measuring].astype(np.float64))
+    return Lines(np.array(values), answers[measuring], outcomes.row[measuring], curves)
 
 
 def _beside(one: Lines, others: Sequence[Lines]) -> None:
@@ -61,32 +65,22 @@ def _beside(one: Lines, others: Sequence[Lines]) -> None:
         raise ValueError("strategies that were measured on different rows cannot be compared row by row")
 
 
-def weights(fraction: np.ndarray, share: float | None = None) -> np.ndarray:
-    """How much each point counts in the area, or in the accuracy at a share; NaN if the curve does not get so far."""
-    if share is not None:
-        if share > fraction[-1] + 1e-12:
-            return np.full(len(fraction), np.nan)
-        return np.array([np.interp(share, fraction, one) for one in np.eye(len(fraction))])
-    if not np.isclose(fraction[0], 0) or not np.isclose(fraction[-1], 1):
-        return np.full(len(fraction), np.nan)
-    steps = np.diff(fraction) / 2
-    return np.append(steps, 0) + np.append(0, steps)
-
-
 @dataclass(frozen=True, eq=False)
 class Contrast:
     """What is estimated: a curve's number, or by how much it exceeds another's, run by run.
 
-    `trials` has the random trials of each run, or once if all runs share them.
+    `trials` has the random trials of each run, or once if all runs share them. What counts is how far the number is
+    above `above`.
     """
 
     lines: Lines
     trials: tuple[Lines, ...] = ()
     is_difference: bool = True
+    above: float = 0.0
 
     @classmethod
-    def of(cls, one: Lines) -> Self:
-        return cls(one, is_difference=False)
+    def of(cls, one: Lines, above: float = 0.0) -> Self:
+        return cls(one, is_difference=False, above=above)
 
     @classmethod
     def between(cls, one: Lines, other: Lines) -> Self:
@@ -131,7 +125,9 @@ class Contrast:
             whole = self.lines.answers.mean()
             return whole, whole, 0.0, 0.0
         differing = self.pooled[self.pooled != 0]
-        usual = np.sqrt(np.mean(differing**2)) if len(differing) else 0.0
+        # If no row differs, a difference has no size to go by. A threshold asks how large it may still be.
+        largest = self.lines.answers.mean() if self.above else 0.0
+        usual = np.sqrt(np.mean(differing**2)) if len(differing) else largest
         return usual, -usual
 
 
@@ -140,7 +136,7 @@ class Estimate:
     value: float
     low: float
     high: float
-    p: float  # of no difference, two-sided; NaN of what is none
+    p: float  # of no difference (or none from a threshold), two-sided; NaN of what is none
     variances: dict[str, float]  # what rows, runs and trials add to the variance
     runs: tuple[float, ...]  # the value of each run
     rows: int
@@ -215,12 +211,13 @@ class Bootstrap:
         low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
         if not contrast.is_difference:
             low, high = np.clip([low, high], 0, 1)
-        beyond = 1 + min((draws <= 0).sum(), (draws >= 0).sum())
-        is_known = contrast.is_difference and not np.isnan(low)
+        above, runs = contrast.above, runs - contrast.above
+        beyond = 1 + min((draws <= above).sum(), (draws >= above).sum())
+        is_known = (contrast.is_difference or above) and not np.isnan(low)
         return Estimate(
             value=float(runs.mean()),
-            low=float(low),
-            high=float(high),
+            low=float(low - above),
+            high=float(high - above),
             p=min(1.0, float(2 * beyond / (1 + self.resamples))) if is_known else math.nan,
             variances={name: float(variance) for name, variance in variances.items()},
             runs=tuple(runs.tolist()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +18,8 @@ class Results:
     """Reads only what a table or figure lists in `NEEDS` or `OPTIONAL`: the rule has just those as inputs.
 
     Curves are those of one `unit`: a pruned head and a pruned group of neurons are not the same thing. `files` are
-    the inputs: an optional file that is not among them is stale, and ignored.
+    the inputs: an optional file that is not among them is stale, and ignored. `outcomes` are the files of what was
+    answered on each row, for `gnorm.statistics.estimates`; published results have none.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Results:
         needs: Sequence[str],
         unit: str = "heads",
         files: Collection[str] | None = None,
+        outcomes: Mapping[str, list[tuple]] | None = None,
     ):
         self.root = Path(root)
         self.models = models  # name in file names -> title
@@ -36,6 +38,7 @@ class Results:
         self.needs = needs
         self.unit = unit
         self.files = files
+        self.outcomes = outcomes or {}
 
     @classmethod
     def of_module(
@@ -46,10 +49,11 @@ class Results:
         models: dict[str, str],
         strategies: dict[str, dict],
         files: Collection[str] | None = None,
+        outcomes: Mapping[str, list[tuple]] | None = None,
     ) -> Results:
         """What a table or figure reads."""
         needs = (*module.NEEDS, *getattr(module, "OPTIONAL", ()))
-        return cls(root, models, strategies, needs, getattr(module, "UNIT", "heads"), files)
+        return cls(root, models, strategies, needs, getattr(module, "UNIT", "heads"), files, outcomes)
 
     def _path(self, template: str, **values: str) -> Path:
         if not any(template in layout.NEEDS[need] for need in self.needs):

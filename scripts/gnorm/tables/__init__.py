@@ -2,8 +2,9 @@
 
 A module has a docstring (its caption in the report), `NEEDS` (the results it reads, by the names in
 `gnorm.layout.NEEDS`) and `make(results, settings)`, which returns a data frame. It may also have `DECIMALS`, the
-decimals of columns that are not rounded to 3 for reading (the CSV keeps every digit), and `SHOWN`, `OPTIONAL`, `UNIT`
-and `PUBLISHED`, as in `gnorm.figures`.
+decimals of columns that are not rounded to 3 for reading (the CSV keeps every digit), `OUTCOMES`, the kinds of outcomes
+row by row that it reads (`gnorm.statistics.estimates.OfRows`), and `SHOWN`, `OPTIONAL`, `UNIT` and `PUBLISHED`, as in
+`gnorm.figures`.
 """
 
 from __future__ import annotations

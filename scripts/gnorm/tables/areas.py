@@ -1,37 +1,33 @@
 """Area under the accuracy curve, and accuracy with a quarter, half and three quarters of the heads pruned.
 
 `area` is run 0 (for random pruning the mean over its trials); ± is the standard deviation over
-runs (for random pruning over trials, of all runs where each has its own).
+runs (for random pruning over trials, of all runs where each has its own). `low` and `high` are the interval of the mean
+over runs. `to` is the difference to that strategy, with its interval: one that covers zero does not tell the two apart.
 """
 
 import pandas as pd
 
-from gnorm.statistics.curves import accuracy_at, area
-from gnorm.statistics.results import Results, curves, of_run_0
+from gnorm.published.evidence import rows_known
+from gnorm.statistics.areas import points
+from gnorm.statistics.estimates import alone, difference, interval, source_of
+from gnorm.statistics.results import Results
 
 NEEDS = ("tidy",)
+OUTCOMES = ("runs", "trials")
+SHOWN = ("strategy", "intervals")
 PUBLISHED = "areas"
-SHARES = (0.25, 0.5, 0.75)
 DECIMALS: dict[str, int] = {}
 
 
 def make(results: Results, settings: dict) -> pd.DataFrame:
-    tidy, rows = results.tidy(), []
-    for model, title in results.models.items():
-        for strategy in results.strategies:
-            measured, found = [], curves(tidy, model, strategy)
-            for curve in found:
-                fraction, accuracy = curve["fraction_pruned"].tolist(), curve["accuracy"].tolist()
-                at = {f"at {share:.0%}": accuracy_at(fraction, accuracy, share) for share in SHARES}
-                measured.append({"area": area(fraction, accuracy), **at})
-            if not measured:
-                continue  # not published
-            table = pd.DataFrame(measured)
-            point = table[: len(of_run_0(found))].mean()
-            row = {"model": title, "strategy": strategy, "curves": len(table)}
-            row |= {"area": point["area"], "area mean": table["area"].mean(), "area ±": table["area"].std()}
-            for share in SHARES:
-                name = f"at {share:.0%}"
-                row |= {name: point[name], f"{name} ±": table[name].std()}
-            rows.append(row)
+    source = source_of(results, settings["intervals"], rows_known(results.tidy()))
+    drawn = [name for name, entry in results.strategies.items() if entry["drawn"]]
+    rows: list[dict] = []
+    for row in points(results).to_dict("records"):
+        model, strategy = row["model"], row["strategy"]
+        row |= {"model": results.models[model], **interval(alone(source, model, strategy))}
+        for other in (settings["strategy"], *drawn[:1]):
+            above = difference(source, model, strategy, other)
+            row |= {f"to {other}": above.value, **interval(above, f"to {other} ")}
+        rows.append(row)
     return pd.DataFrame(rows)

@@ -86,7 +86,7 @@ def test_entropies_are_needed_where_something_ranks_by_them():
 
 def test_the_published_results_need_no_run(tmp_path):
     assert set(without_a_run("figures")) == {"PruningResults", "RandomPruning"}
-    assert set(without_a_run("tables")) == {"headline", "areas", "stops", "random"}
+    assert set(without_a_run("tables")) == {"headline", "areas", "effects", "stops", "random"}
     with pytest.raises(UserError, match="--config published=PATH"):
         suite().from_published()
     curve = layout.within(tmp_path, layout.PUBLISHED_CURVE, model="BERT", published="AE")

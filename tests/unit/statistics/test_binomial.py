@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from gnorm.statistics.binomial import counted, counted_difference
+from gnorm.statistics.binomial import beyond, counted, counted_difference
 from gnorm.statistics.curves import accuracy_at, area
-from gnorm.statistics.intervals import FAILS, HOLDS, UNDECIDED, Bootstrap, Contrast, Lines, decide, weights
+from gnorm.statistics.intervals import FAILS, HOLDS, UNDECIDED, Bootstrap, Contrast, Lines, decide
+from gnorm.statistics.readings import AREA, LARGEST_RISE, RISES, at, change_at
 
 FRACTION = np.linspace(0, 1, 9)
 CURVE = 0.4 + 0.55 / (1 + np.exp(9 * (FRACTION - 0.6)))
@@ -20,10 +21,13 @@ def rows_of(rng, curve, rows, kind):
 
 @pytest.mark.parametrize("share", [None, 0.3])
 def test_values_are_those_of_the_curve(share):
-    found = counted(FRACTION, CURVE, rows=300, level=0.95, share=share)
+    reading = at(share) if share else AREA
+    found = counted(FRACTION, CURVE, rows=300, level=0.95, reading=reading)
     expected = area(FRACTION, CURVE) if share is None else accuracy_at(FRACTION, CURVE, share)
     assert found.value == pytest.approx(expected) and found.low < found.value < found.high
-    several = counted(FRACTION, [CURVE, CURVE - 0.1, CURVE - 0.05], rows=300, level=0.95, share=share)
+    several = counted(
+        FRACTION, [CURVE, CURVE - 0.1, CURVE - 0.05], rows=300, level=0.95, reading=at(share) if share else AREA
+    )
     assert several.value == pytest.approx(expected - 0.05) and several.trials == 3
     assert several.variances["trials"] == pytest.approx(0.05**2 / 3) and found.variances["trials"] == 0
 
@@ -38,7 +42,7 @@ def test_a_single_step_has_agresti_and_coulls_interval(right):
 
 def test_no_dependence_of_the_steps_varies_more():
     """Against rows drawn that way: the variance is that of nested rows, and others have less."""
-    rng, own = np.random.default_rng(1), weights(FRACTION)
+    rng, own = np.random.default_rng(1), AREA.weigh(FRACTION, CURVE)
     spread = {}
     for kind in ("nested", "between", "apart"):
         spread[kind] = (own @ rows_of(rng, CURVE, 400_000, kind)).var()
@@ -60,7 +64,7 @@ def test_intervals_cover_at_least(kind, rows, times=400):
 @pytest.mark.parametrize("kind", ["nested", "between", "apart"])
 def test_differences_on_the_same_rows(kind, times=400):
     """Two curves on rows that are hard for both: covered, without a false claim, and no narrower than from the rows."""
-    rng, own, covered, claims = np.random.default_rng(3), weights(FRACTION), 0, []
+    rng, own, covered, claims = np.random.default_rng(3), AREA.weigh(FRACTION, CURVE), 0, []
     for _ in range(times):
         hard = rng.random(200) < 0.3
         curves = [rows_of(rng, CURVE, 200, kind) & ~hard for _ in range(2)]
@@ -82,3 +86,21 @@ def test_what_is_far_apart_is_decided():
     assert decide(counted_difference(trials, one, 0.95)) == FAILS
     assert decide(counted_difference(one, one, 0.95)) == UNDECIDED
     assert counted_difference(one, trials, 0.95).p < 0.001
+
+
+def test_changes_are_differences_of_what_is_gained_and_lost():
+    """Counted as if on different rows; where points are chosen, or rows unknown, there is no interval."""
+    found = counted(FRACTION, CURVE, rows=300, level=0.95, reading=change_at(0.5))
+    after, before = (counted(FRACTION, CURVE, rows=300, level=0.95, reading=at(share)) for share in (0.5, 0))
+    expected = counted_difference(after, before, 0.95)
+    assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
+    for rows, reading in ((300, RISES), (300, LARGEST_RISE), (None, AREA), (None, change_at(0.5))):
+        none = counted(FRACTION, CURVE, rows=rows, level=0.95, reading=reading)
+        assert np.isnan(none.low) and np.isnan(none.high) and decide(none) == UNDECIDED
+        assert none.value == pytest.approx(reading.weigh(FRACTION, CURVE) @ CURVE)
+
+
+def test_a_threshold_is_met_or_not_where_counts_tell():
+    own = counted(FRACTION, CURVE, rows=1000, level=0.95, reading=at(0.25))
+    assert [decide(beyond(own, above)) for above in (0.8, own.value, 0.99)] == [HOLDS, UNDECIDED, FAILS]
+    assert beyond(own, 0.8).value == pytest.approx(own.value - 0.8) and beyond(own, 0.8).p < 0.001

@@ -20,11 +20,15 @@ from gnorm.statistics.intervals import (
     drawn,
     lines_of,
     needed,
-    weights,
 )
 from gnorm.statistics.outcomes import Outcomes, join
+from gnorm.statistics.readings import AREA, at
 
 BOOTSTRAP = Bootstrap(level=0.95, resamples=1000, seed=5)
+
+
+def read(share):
+    return AREA if share is None else at(share)
 
 
 def outcomes(seed, curves=1, rows=60, steps=7, text=False, run=0):
@@ -51,7 +55,7 @@ def outcomes(seed, curves=1, rows=60, steps=7, text=False, run=0):
 @pytest.mark.parametrize("text", [False, True])
 def test_a_number_is_a_sum_over_rows(share, text):
     kept = outcomes(1, curves=3, text=text, run=4)
-    found = lines_of(kept, share)
+    found = lines_of(kept, read(share))
     assert found.curves == (4, 5, 6) and found.values.shape == (3, 60)
     for curve, value in zip(found.curves, found.estimates, strict=True):
         own = kept.of_curve(curve)
@@ -66,15 +70,6 @@ def test_criteria_are_not_mixed():
     with pytest.raises(ValueError, match="of_criterion"):
         lines_of(both)
     assert lines_of(both.of_criterion("taylor")).estimates == lines_of(kept).estimates
-
-
-def test_weights_of_uneven_steps():
-    fraction, accuracy = np.array([0, 0.1, 0.5, 0.6, 1.0]), np.array([0.9, 0.91, 0.7, 0.72, 0.3])
-    assert weights(fraction) @ accuracy == pytest.approx(area(fraction, accuracy))
-    for share in (0, 0.05, 0.1, 0.3, 0.99, 1):
-        assert weights(fraction, share) @ accuracy == pytest.approx(accuracy_at(fraction, accuracy, share))
-    assert np.isnan(weights(fraction[:4])).all() and np.isnan(weights(fraction[:4], 0.7)).all()
-    assert weights(fraction[:4], 0.55) @ accuracy[:4] == pytest.approx(0.71)
 
 
 def naive(kept, times, share):
@@ -97,7 +92,7 @@ def test_it_equals_the_loop_over_resamples(share, text, runs):
         other, answers=one.answers, **({"right_tokens": np.minimum(other.right, one.answers)} if text else {})
     )
     bootstrap = Bootstrap(0.9, 200, 7)
-    contrast = Contrast.between(lines_of(one, share), lines_of(other, share))
+    contrast = Contrast.between(lines_of(one, read(share)), lines_of(other, read(share)))
     differing = [value for value in contrast.lines.values.mean(0) if value]
     usual, mean = math.sqrt(sum(value**2 for value in differing) / len(differing)), one.answers.mean()
     values = []
@@ -135,11 +130,11 @@ def test_what_cannot_be_estimated_is_undecided():
     kept = outcomes(1)
     short = kept._chosen(slice(0, 4))  # ends at half of the heads
     for share in (None, 0.75):
-        (found,) = BOOTSTRAP.estimate(Contrast.between(lines_of(short, share), lines_of(kept, share)))
+        (found,) = BOOTSTRAP.estimate(Contrast.between(lines_of(short, read(share)), lines_of(kept, read(share))))
         assert math.isnan(found.value) and math.isnan(found.low) and math.isnan(found.p)
         assert decide(found) == UNDECIDED and needed(found, "rows", 0.95) is None
     reached, not_reached = BOOTSTRAP.estimate(
-        Contrast.between(lines_of(short, 0.25), lines_of(kept, 0.25)), Contrast.of(lines_of(short))
+        Contrast.between(lines_of(short, at(0.25)), lines_of(kept, at(0.25))), Contrast.of(lines_of(short))
     )
     assert reached.value == 0 and math.isnan(not_reached.low)
     (one_trial,) = BOOTSTRAP.estimate(Contrast.with_random(lines_of(kept), lines_of(outcomes(2))))

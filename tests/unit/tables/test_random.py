@@ -8,6 +8,7 @@ from gnorm.tables import areas, headline, random
 
 STRATEGIES = {"greedy_gnorm": {"drawn": False}, "random": {"drawn": True}}
 # Accuracy at half of the heads of two runs, and of the trials on their models.
+SETTINGS = {"strategy": "greedy_gnorm", "intervals": {"level": 0.95, "resamples": 100, "seed": 1}}
 REACHED, TRIALS = {0: 0.6, 1: 0.8}, {0: [0.5, 0.7], 1: [0.7, 0.9]}
 
 
@@ -22,7 +23,12 @@ def results(tmp_path):
             ):
                 for pruned, accuracy in ((0, 1.0), (2, middle), (4, 0.0)):
                     row = {"model": "M", "strategy": strategy, "run": of_run, "trial": trial, "unit": "heads"}
-                    row |= {"heads_pruned": pruned, "fraction_pruned": pruned / 4, "accuracy": accuracy}
+                    row |= {
+                        "heads_pruned": pruned,
+                        "heads_left": 4 - pruned,
+                        "fraction_pruned": pruned / 4,
+                        "accuracy": accuracy,
+                    }
                     rows.append(row)
         pd.DataFrame(rows).to_csv(tmp_path / "tidy.csv", index=False)
         return Results(tmp_path, {"M": "Model"}, STRATEGIES, random.NEEDS)
@@ -40,7 +46,7 @@ def test_a_trial_is_compared_with_the_run_on_its_model(results, apart, beaten):
 
 @pytest.mark.parametrize(("apart", "mean"), [(False, 0.7), (True, 0.6)])
 def test_the_point_of_random_pruning_is_the_mean_over_the_trials_of_run_0(results, apart, mean):
-    table = areas.make(results(apart), {}).set_index("strategy")
+    table = areas.make(results(apart), SETTINGS).set_index("strategy")
     assert table["curves"].to_dict() == {"greedy_gnorm": 2, "random": 4}
     assert table.loc["random", "at 50%"] == pytest.approx(mean)
     assert table.loc["random", "area mean"] == pytest.approx(0.25 + 0.7 / 2)  # over all
