@@ -1,7 +1,9 @@
 """Damaged, foreign and malicious files: refused, named, and never run."""
 
 import random
+import re
 import shutil
+import subprocess
 from functools import partial
 
 import merge_entropy
@@ -10,12 +12,13 @@ import pandas as pd
 import pytest
 import torch
 from support import shard_file
+from transformers import AutoModelForSequenceClassification
 
 from gnorm import files
 from gnorm.data import tokenizers
 from gnorm.errors import UserError
-from gnorm.files import load_tensors, save_tensors
-from gnorm.models import checkpoints
+from gnorm.files import digest, load_tensors, save_tensors
+from gnorm.models import checkpoints, folders
 from gnorm.models.heads import Block, HeadMap
 from gnorm.published import accuracies
 from gnorm.scores import entropy
@@ -156,6 +159,70 @@ def test_a_damaged_checkpoint(tmp_path, make_tiny, record_property):
     with pytest.raises(UserError, match="the tokenizer in .* cannot be loaded"):
         tokenizers.load(folder)
     record_property("tried", 6)
+
+
+@pytest.fixture
+def made(tmp_path, make_tiny):
+    """A checkpoint as runs make it."""
+    tiny = make_tiny("bert", layers=1)
+    checkpoints.save(tmp_path / "model", tiny.model.float(), tiny.tokenizer)
+    return tmp_path / "model"
+
+
+@pytest.mark.fault("a bit of a checkpoint that a run has made is flipped, or a file of it is gone", "refused by name")
+def test_a_flipped_bit_of_a_checkpoint(made, record_property):
+    names = {path.name for path in made.iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", folders.SUMS} <= names
+    before = {name: weight.clone() for name, weight in checkpoints.load(made)[0].state_dict().items()}  # not the file's
+    draw, tried = random.Random(0), 0
+    for name in sorted(names):
+        content = (made / name).read_bytes()
+        for _ in range(40 if name == folders.SUMS else 10):
+            flipped, at = bytearray(content), draw.randrange(8 * len(content))
+            flipped[at // 8] ^= 1 << at % 8
+            (made / name).write_bytes(flipped)
+            with pytest.raises(UserError, match=re.escape(folders.SUMS if name == folders.SUMS else name)):
+                checkpoints.load(made)
+            tried += 1
+        (made / name).unlink()
+        if name != folders.SUMS:
+            with pytest.raises(UserError, match=re.escape(name)):
+                checkpoints.load(made)
+        (made / name).write_bytes(content)
+    after = checkpoints.load(made)[0].state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    record_property("tried", tried + len(names) - 1)
+
+
+def test_digests_of_a_checkpoint_are_read_once_and_by_others_too(made, monkeypatch):
+    read = []
+    monkeypatch.setattr(folders, "digest", lambda path: read.append(path.name) or digest(path))
+    checkpoints.load(made)
+    names = sorted(path.name for path in made.iterdir() if path.name != folders.SUMS)
+    assert sorted(read) == names
+    checked = subprocess.run(["sha256sum", "--check", folders.SUMS], cwd=made, capture_output=True, text=True)
+    assert checked.returncode == 0 and checked.stdout.count(": OK") == len(names)
+    assert type(AutoModelForSequenceClassification.from_pretrained(made)).__name__ == "BertForSequenceClassification"
+
+
+def test_a_checkpoint_that_its_owner_changes(made):
+    (made / "notes.txt").write_text("what a run has not written is not looked at")
+    checkpoints.load(made)
+    (made / "config.json").write_text((made / "config.json").read_text().replace("LABEL_0", "bad"))
+    with pytest.raises(UserError, match=f"config.json has changed since .*remove {made}/SHA256SUMS") as refused:
+        checkpoints.load(made)
+    assert "copy it again, or delete the whole folder if a run made it" in str(refused.value)
+    (made / folders.SUMS).unlink()
+    assert checkpoints.load(made)[0].config.id2label[0] == "bad"
+
+
+@pytest.mark.parametrize("line", ["/etc/passwd", "../secret", "", "a/../../secret"])
+def test_digests_of_files_elsewhere_are_not_compared(made, line):
+    (made.parent / "secret").write_text("x")
+    with open(made / folders.SUMS, "a") as sums:
+        sums.write(f"{'0' * 64}  {line}\n")
+    with pytest.raises(UserError, match=f"{made}/SHA256SUMS is damaged: "):
+        checkpoints.load(made)
 
 
 STEPS = """run,step,layer,head,score,accuracy,correct,evaluated,heads_pruned,heads_left,parameters,seconds

@@ -28,6 +28,7 @@ from gnorm.engine import training
 from gnorm.errors import UserError
 from gnorm.files import read_json, write_json
 from gnorm.models import checkpoints, export, surgery, versions
+from gnorm.models.folders import SUMS
 from gnorm.models.heads import Block, HeadMap, head_map, keep
 from gnorm.resume import State
 
@@ -182,6 +183,7 @@ def test_a_language_model_without_its_head_is_refused_unless_it_is_tied(make_tin
         weights = load_file(path)
         assert ("lm_head.weight" in weights) != tied
         save_file({n: v for n, v in weights.items() if n != "lm_head.weight"}, path, {"format": "pt"})
+        (path.parent / SUMS).unlink()
     checkpoints.load(tmp_path / "True")
     with pytest.raises(
         UserError, match="no weights of the right shape for lm_head.weight .*: take a checkpoint that has them"
@@ -195,6 +197,7 @@ def test_a_buffer_that_older_versions_saved_or_left_out_is_no_missing_weight(mak
     weights = load_file(tmp_path / "model.safetensors")
     weights["bert.embeddings.position_ids"] = torch.arange(52)[None]
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / SUMS).unlink()
     model, _ = checkpoints.load(tmp_path, on="cpu")
     assert torch.equal(model.classifier.weight, tiny.model.classifier.weight)
 
@@ -207,6 +210,7 @@ def test_weights_of_another_shape_are_named(make_tiny, tmp_path):
     config["id2label"] = {str(i): f"c{i}" for i in range(7)}
     config["label2id"] = {f"c{i}": i for i in range(7)}
     write_json(tmp_path / "config.json", config)
+    (tmp_path / SUMS).unlink()
     with pytest.raises(UserError, match=r"the right shape for classifier.weight and 1 more .* take a") as caught:
         checkpoints.load(tmp_path)
     assert "\n" not in str(caught.value)

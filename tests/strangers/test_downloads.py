@@ -22,6 +22,7 @@ import pytest
 from gnorm.data import archives, packed, records
 from gnorm.data.sources import file, hub, package
 from gnorm.errors import UserError
+from gnorm.models.folders import SUMS
 
 PRIVATE = "-----BEGIN PRIVATE KEY-----\nnobody else may read this line\n"
 MODEL = {"config.json": "{}", "tokenizer.json": "{}", "tokenizer_config.json": "{}", "model.safetensors": "weights"}
@@ -88,7 +89,7 @@ def test_links_of_a_mirror(mirror, tmp_path, secret, record_property):
     (tmp_path / "home/model").rename(tmp_path / "mirror/kept")
     mirror.unlink()
     mirror.symlink_to("../../kept")
-    assert {path.name for path in fetch_model(tmp_path).iterdir()} == {*MODEL}
+    assert {path.name for path in fetch_model(tmp_path).iterdir()} == {*MODEL, SUMS}
     record_property("tried", 6)
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from gnorm.errors import UserError
-from gnorm.models.folders import WEIGHTS, drop_code, vet
+from gnorm.models.folders import WEIGHTS, drop_code, vet, write_sums
 
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 OTHERS = (".json", ".txt", ".model")  # configurations, vocabularies, merges, sentencepiece models
@@ -20,9 +20,13 @@ def check_folder(folder: str | Path) -> None:
 
 
 def check_fetched(folder: str | Path) -> None:
-    """Raise a `UserError` about a model that has just been fetched and does harm, and forget what code it names."""
+    """Raise a `UserError` about a model that has just been fetched and does harm, and forget what code it names.
+
+    Its files' digests are noted, so that jobs notice a change.
+    """
     vet(folder)
     drop_code(folder)
+    write_sums(folder)
 
 
 def model_files(names: Iterable[str], where: str) -> list[str]:

@@ -100,7 +100,9 @@ def check(rows: Sequence[dict], what: str = "rows") -> None:
         where = f"{what}: row {at if lacking else row.get('row', at)}"
         if lacking:
             raise UserError(f"{where} has no `{lacking[0]}`: {form}")
-        if row["label"] is not None and not hasattr(row["label"], "__index__"):
+        if wrong := [key for key in ("text", "pair") if not isinstance(row[key], str | None if key == "pair" else str)]:
+            raise UserError(f"{where} has the {wrong[0]} {row[wrong[0]]!r}: {form}")
+        if row["label"] is not None and (not hasattr(row["label"], "__index__") or row["label"] < NO_CLASS):
             raise UserError(f"{where} has the label {row['label']!r}: {form}")
         if (row["label"] is None) != (rows[0]["label"] is None):
             raise UserError(f"{where} and the first row: either all have a label, or none has")

@@ -1,9 +1,9 @@
-"""Values that are not finite stop a job, and say where they come from."""
+"""Values that are not finite, and scores that rank nothing, stop a job and say where they come from."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gnorm.errors import UserError
+from gnorm.models.slots import uncached
 
 if TYPE_CHECKING:
     from gnorm.engine.batches import Batch
@@ -96,6 +97,33 @@ def check_slots(values: torch.Tensor, what: str, unit: str = "head") -> None:
     raise NotFinite(f"{what} of layer {layer}, {unit} {slot} is {values[layer, slot].item()}")
 
 
+def check_differ(
+    score: torch.Tensor,
+    name: str,
+    heads: SlotMap,
+    model: nn.Module | None = None,
+    batches: Sequence[Batch] = (),
+    means: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return a gradient score or entropy of the unpruned `model`; one that is 0 or the same for all slots stops a job.
+
+    Nothing that is trained gives such a score, so something is wrong. Other criteria may have equal scores (ranks,
+    gates, changes of a loss), and so may a pruned model: what is left may no longer reach the output. `means`, ...
+    x layers x slots, are what the score is computed from, if dividing by a layer's norm can make it equal.
+    """
+    if score.numel() < 2 or (model is not None and not heads.kept(model).all()):
+        return score
+    values = score if means is None else means
+    if score.any() and (values != values[..., :1, :1]).any():
+        return score
+    if batches and max(int(batch.mask.sum(1).max()) for batch in batches) == 1:
+        why = "every row is a single token, which can attend to nothing else: take longer rows"
+    else:
+        why = "weights of the checkpoint, of its last layer or of Q and K, may be 0 or not loaded: take another one"
+    value = score.flatten()[0].item() + 0.0  # not -0
+    raise UserError(f"the score {name} is {value:.3g} for all {score.numel()} {heads.unit}s, so it ranks none: {why}")
+
+
 def _origin(model: nn.Module, heads: SlotMap, batch: Batch) -> str:
     """Find where the first non-finite value turns up in a forward pass of one row."""
     places: list[str] = []
@@ -124,7 +152,7 @@ def _origin(model: nn.Module, heads: SlotMap, batch: Batch) -> str:
         if still[row].any()
     ]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), uncached(model):
             model(**batch.to(model.device).inputs)
     finally:
         for handle in handles:

@@ -21,7 +21,7 @@ from torch import nn
 
 from gnorm.engine import objectives
 from gnorm.engine.batches import Batch, each
-from gnorm.engine.finite import Checks, check_slots, collected
+from gnorm.engine.finite import Checks, check_differ, check_slots, collected
 from gnorm.errors import UserError
 from gnorm.models.heads import HeadMap
 from gnorm.models.slots import SlotMap, as_evaluated, eager, lowest_projections, places_of
@@ -63,7 +63,9 @@ def read(
     scores_by_name = {}
     for (objective, precision), group in passes.items():
         means = _means(model, heads, batches, objective, precision, group, seen)
-        scores_by_name |= {name: finite(group[name].finish(mean), name, heads) for name, mean in means.items()}
+        for name, mean in means.items():
+            score = finite(group[name].finish(mean), name, heads)
+            scores_by_name[name] = check_differ(score, name, heads, model, batches, mean)
     return {name: scores_by_name[name] for name in readings}
 
 

@@ -82,6 +82,7 @@ def configuration(folder: str | Path, **changes) -> PretrainedConfig:
     if not Path(folder, "config.json").exists():
         raise UserError(f"{folder} holds no model saved by save_pretrained (config.json is missing)")
     folders.vet(folder)
+    folders.check_sums(folder)
     folders.check_counts(folder)
     with _explained(folder):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **changes)
@@ -234,6 +235,7 @@ def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBas
         stored.save_pretrained(temporary, state_dict=stored.state_dict() | ({note: torch.empty(0)} if note else {}))
         versions.write_tokenizer(temporary, tokenizer)
         folders.drop_code(temporary)
+        folders.write_sums(temporary)
 
 
 def as_stored(model: nn.Module) -> nn.Module:

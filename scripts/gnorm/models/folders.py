@@ -14,11 +14,12 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from gnorm.errors import UserError
-from gnorm.files import ROOM, check_inside, read_json, within_memory, write_json
+from gnorm.files import ROOM, check_inside, digest, read_json, within_memory, write_json, write_text
 from gnorm.logs import log
 
 WEIGHTS = (
@@ -37,6 +38,7 @@ UNFIT = {  # names in the folder, and what is wrong with them
     "adapter_model.*": ADAPTER,
     "shard-*-model-*.safetensors": "is a part of a distributed run's weights: save the model with save_pretrained",
 }
+SUMS = "SHA256SUMS"  # beside the files of a checkpoint that a run has made or fetched, as sha256sum writes and reads it
 LARGEST = 2**26  # bytes of a configuration
 CODE = ("auto_map", "custom_pipelines", "custom_generate")  # keys that name code
 # Keys under which a tokenizer takes the path of a file; the files that it needs have names that it knows by itself.
@@ -109,6 +111,46 @@ def weights(folder: str | Path) -> list[Path]:
     for patterns in WEIGHTS:
         found = found or [path for path in names if any(fnmatch(path.name, pattern) for pattern in patterns)]
     return [path for path in found if path.suffix != ".json"]
+
+
+def write_sums(folder: str | Path) -> None:
+    """Write the digests of a finished folder's files beside them."""
+    found = [path for path in _everything(Path(folder)) if path.is_file() and path.name != SUMS]
+    write_text(
+        Path(folder, SUMS),
+        "".join(f"{digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in sorted(found)),
+    )
+
+
+def check_sums(folder: str | Path) -> None:
+    """Raise a `UserError` about a file that has changed since `write_sums`; a folder from elsewhere has no digests.
+
+    Reads all files once in a process: again only if one of them looks changed.
+    """
+    if Path(folder, SUMS).exists():
+        stamps = ((path, path.stat()) for path in _everything(Path(folder)))
+        _compare(Path(folder), tuple((path, now.st_ino, now.st_size, now.st_mtime_ns) for path, now in stamps))
+
+
+@lru_cache
+def _compare(folder: Path, _as_they_are: tuple) -> None:
+    sums = folder / SUMS
+    if sums.stat().st_size > LARGEST:
+        raise UserError(f"{sums} has {sums.stat().st_size:,} bytes, and is no list of digests: remove it")
+    for line in sums.read_text(encoding="utf-8", errors="replace").splitlines():
+        known, _, name = line.partition("  ")
+        path = folder / name
+        if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise UserError(f"{sums} is damaged: {_short(line)} is no digest and name; {_remedy(folder)}")
+        if not path.is_file():
+            raise UserError(f"{path} is missing, and {SUMS} lists it; {_remedy(folder)}")
+        if digest(path) != known:
+            raise UserError(f"{path} has changed since it was written: its digest in {SUMS} differs; {_remedy(folder)}")
+
+
+def _remedy(folder: Path) -> str:
+    again = "copy it again, or delete the whole folder if a run made it: the next run makes it again"
+    return f"{again} (if you changed it yourself, remove {folder / SUMS})"
 
 
 def drop_code(folder: str | Path) -> None:

@@ -8,6 +8,7 @@ to no others. Closing its gate and cutting it out must give the same outputs as 
 from __future__ import annotations
 
 import copy
+import importlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +16,14 @@ from dataclasses import replace
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from gnorm.errors import UserError
 from gnorm.logs import log
 from gnorm.models import surgery
 from gnorm.models.heads import PARTS, Block, HeadMap, prune_by, slots_of
-from gnorm.models.slots import eager, reused
+from gnorm.models.slots import eager, reused, uncached
 from gnorm.models.versions import asking_for_attention
 
 NAMES = {
@@ -201,7 +203,19 @@ def check(model: nn.Module, heads: HeadMap, inputs: dict[str, torch.Tensor]) -> 
             _check_own_blocks(model, heads, inputs, runs, row, slot)
             _check_gate(model, heads, inputs, row, slot)
     heads = replace(heads, causal=_is_causal(model, heads, inputs, runs))
-    return _structural(model, heads, inputs, [(row, slot) for row in rows for slot in slots])
+    heads = _structural(model, heads, inputs, [(row, slot) for row in rows for slot in slots])
+    _try(model, heads, inputs)
+    return heads
+
+
+def _try(model, heads: HeadMap, inputs) -> None:
+    """Score the model, prune it and build it again, as the workflow will."""
+    # Loaded by name: a checkpoint does not depend on how it is scored, and is not made again when that changes.
+    tried = importlib.import_module("gnorm.pruning.tried")
+    try:
+        tried.run(model, heads, inputs, isinstance(model, PreTrainedModel) and gives_attention(model, heads))
+    except Exception as error:
+        raise NotFound(f"its heads can be cut out, but not scored and loaded again ({_line(error)})") from error
 
 
 def _spaced(count: int) -> list[int]:
@@ -209,23 +223,9 @@ def _spaced(count: int) -> list[int]:
 
 
 def _logits(model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    with torch.no_grad(), _uncached(model):
+    with torch.no_grad(), uncached(model):
         output = model(**inputs)
     return output.logits if hasattr(output, "logits") else output[0]
-
-
-@contextmanager
-def _uncached(model: nn.Module) -> Iterator[None]:
-    """Run without a cache of keys and values: a layer that lost all its heads has none."""
-    config = getattr(model, "config", None)
-    before = getattr(config, "use_cache", False)
-    if before:
-        config.use_cache = False
-    try:
-        yield
-    finally:
-        if before:
-            config.use_cache = before
 
 
 def _watched(model: nn.Module, names: list[str], inputs: dict[str, torch.Tensor]) -> list[list[torch.Tensor]]:

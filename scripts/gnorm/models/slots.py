@@ -105,8 +105,25 @@ def eager(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def uncached(model: nn.Module) -> Iterator[None]:
+    """Run without a cache of keys and values.
+
+    A layer that lost all its heads has none, and a layer that keeps them may return them where its attention belongs.
+    """
+    config = getattr(model, "config", None)
+    before = getattr(config, "use_cache", False)
+    if before:
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        if before:
+            config.use_cache = before
+
+
+@contextmanager
 def as_evaluated(model: nn.Module) -> Iterator[None]:
-    """Run a model without dropout or recomputed layers and with frozen weights; then give it back as it was."""
+    """Run a model without dropout, recomputed layers or a cache, and with frozen weights; give it back as it was."""
     training = [module for module in model.modules() if module.training]
     learning = [weight for weight in model.parameters() if weight.requires_grad]
     for module in training:
@@ -114,7 +131,8 @@ def as_evaluated(model: nn.Module) -> Iterator[None]:
     for weight in learning:
         weight.requires_grad_(False)
     try:
-        yield
+        with uncached(model):
+            yield
     finally:
         for module in training:
             module.training = True

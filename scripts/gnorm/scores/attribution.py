@@ -17,7 +17,7 @@ from torch import nn
 
 from gnorm.engine import objectives
 from gnorm.engine.batches import Batch, each
-from gnorm.engine.finite import Checks, collected
+from gnorm.engine.finite import Checks, check_differ, collected
 from gnorm.engine.passes import attention_weights, finite
 from gnorm.models.heads import HeadMap
 from gnorm.models.slots import as_evaluated, eager, places_of
@@ -39,7 +39,8 @@ def score(
     for batch, largest in each(batches, lambda batch: of_rows(model, heads, batch, steps, objective, checks)):
         mean.add(objectives.weights(batch, objective).to(model.device), largest)
     checks.look()
-    return finite(heads.to_slots(mean.value()), "attribution", heads)
+    score = finite(heads.to_slots(mean.value()), "attribution", heads)
+    return check_differ(score, "attribution", heads, model, batches)
 
 
 def of_rows(model: nn.Module, heads: HeadMap, batch: Batch, steps: int, objective: str, checks: Checks) -> torch.Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from gnorm.engine.batches import Batch, each
-from gnorm.engine.finite import Checks, collected
+from gnorm.engine.finite import Checks, check_differ, collected
 from gnorm.engine.objectives import Mean
 from gnorm.errors import UserError
 from gnorm.files import load_tensors
@@ -119,7 +119,7 @@ def score(
         if seen:
             seen(batch, entropies.logits)
     checks.look()
-    return heads.to_slots(mean.value())
+    return check_differ(heads.to_slots(mean.value()), "entropy", heads, model, batches)
 
 
 def shard(
@@ -166,7 +166,7 @@ def from_shards(
         rows += shard["count"]
     if rows != len(weights):
         raise UserError(f"the shards from {paths[0]} on hold {rows} rows, the dataset lists {len(weights)}")
-    return heads.to_slots(total / sum(weights))
+    return check_differ(heads.to_slots(total / sum(weights)), "entropy", heads)
 
 
 def read_shards(paths: Sequence[str | Path], model: str | None = None) -> Iterator[dict]:

@@ -30,7 +30,7 @@ from torch import nn
 
 from gnorm.engine import objectives
 from gnorm.engine.batches import Batch, each, in_order, kernels_broke, out_of_memory
-from gnorm.engine.finite import Checks
+from gnorm.engine.finite import Checks, check_differ
 from gnorm.engine.passes import SCALE, Reading, Seen, backward, finite
 from gnorm.errors import UserError
 from gnorm.models.heads import HeadMap
@@ -91,7 +91,7 @@ def score(
             seen(batch, logits)
     checks.look()
     # In float64 the product of three norms has room for 1e-100 each.
-    return finite(norms.value().prod(0), "gnorm", heads)
+    return check_differ(finite(norms.value().prod(0), "gnorm", heads), "gnorm", heads, model, batches)
 
 
 def reading(

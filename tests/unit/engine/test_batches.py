@@ -275,12 +275,17 @@ WRONG = [
     ("up", "row 1 has no `text`"),
     (GOOD | {"label": "negative", "row": 7}, "row 7 has the label 'negative': a row has .* .the number of its class"),
     (GOOD | {"label": 0.5}, "row 1 has the label 0.5"),
+    (GOOD | {"label": -7}, "row 1 has the label -7: a row has"),
+    (GOOD | {"text": 7}, "row 1 has the text 7: a row has"),
+    (GOOD | {"pair": ["a"]}, r"row 1 has the pair \['a'\]: a row has"),
     (GOOD | {"label": None}, "row 1 and the first row: either all have a label, or none has"),
 ]
 
 
 @pytest.mark.parametrize("row,message", WRONG)
-@pytest.mark.fault("a caller's rows lack `pair`, or have labels that are text", "one line says what a row has")
+@pytest.mark.fault(
+    "a caller's rows lack `pair`, or have labels or texts of another form", "one line says what a row has"
+)
 def test_rows_of_another_form_are_one_line(make_tiny, row, message):
     tokenizer = make_tiny("bert").tokenizer
     for pack in (batches.make, batches.in_order):

@@ -9,15 +9,18 @@ import pandas as pd
 import pytest
 import torch
 from support import copy_workflow, run_of, snakemake
+from tokenizers import processors
 
-from gnorm.engine import passes, training
+from gnorm.engine import batches, passes, training
 from gnorm.engine.evaluate import Evaluation
 from gnorm.engine.finite import NotFinite, check_slots
 from gnorm.errors import UserError
+from gnorm.files import save_tensors
+from gnorm.models import surgery
 from gnorm.pruning import runs
 from gnorm.pruning.scoring import Scorer
 from gnorm.pruning.trajectory import NEAR, follow, near_ties
-from gnorm.scores import entropy, gnorm
+from gnorm.scores import attribution, entropy, fisher, gnorm, gradient, mask_gradient, taylor
 from gnorm.workbench import Workbench
 
 
@@ -67,6 +70,78 @@ def test_scores_of_a_broken_model(make_tiny, value, record_property):
     with pytest.raises(NotFinite, match=r"the attention entropy of layer 2, head 0 is nan for row \d+"):
         entropy.score(tiny.model, tiny.heads, tiny.batches(6))
     record_property("tried", 2)
+
+
+GRADIENTS = (gnorm, gradient, mask_gradient, fisher, taylor, attribution)
+
+
+def ranks_none(tiny, criterion, made, **settings):
+    with pytest.raises(UserError, match=r"is [-\d.e]+ for all \d+ heads, so it ranks none: ") as refused:
+        criterion.score(tiny.model, tiny.heads, made, **settings)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["classifier", "language model"])
+@pytest.mark.fault(
+    "a gradient score or the entropy of an unpruned model is 0 or the same for all heads",
+    "stops; the score is named, and why",
+)
+def test_scores_that_rank_nothing_are_refused(make_tiny, writes, record_property):
+    tiny = make_tiny("gpt2", writes=writes)
+    one = [{**row, "text": "Z", "pair": None} for row in tiny.rows[:3]]
+    tiny.tokenizer.backend_tokenizer.post_processor = processors.ByteLevel()
+    of_one_token = batches.make(tiny.tokenizer, one, 200)
+    for criterion in (gnorm, entropy):
+        said = ranks_none(tiny, criterion, of_one_token)
+        assert said.endswith("every row is a single token, which can attend to nothing else: take longer rows")
+    if not writes:
+        assert mask_gradient.score(tiny.model, tiny.heads, of_one_token).all()
+    last, made = tiny.model.lm_head if writes else tiny.model.score, tiny.batches(6)
+    kept = last.weight.clone()
+    last.weight.zero_()
+    for criterion in GRADIENTS:
+        assert "is 0 for all 12 heads" in ranks_none(tiny, criterion, made)
+    last.weight.copy_(kept)
+    for criterion in GRADIENTS:
+        assert len(criterion.score(tiny.model, tiny.heads, made).unique()) == 12
+    for block in tiny.heads.blocks:  # all heads attend to all tokens alike
+        part = tiny.model.get_submodule(block.query)
+        part.weight[:, :32] = part.bias[:32] = 0
+    for criterion in (gnorm, entropy):
+        assert "weights of the checkpoint, of its last layer or of Q and K, may be 0" in ranks_none(
+            tiny, criterion, made
+        )
+    record_property("tried", 10)
+
+
+def test_what_is_left_of_a_model_may_have_equal_scores(tiny):
+    """Late in a trajectory nothing that is left may reach the output; a stop would waste the run."""
+    getattr(tiny.model.classifier, "out_proj", tiny.model.classifier).weight.zero_()
+    surgery.prune(tiny.model, tiny.heads, [(0, 1)])
+    for criterion in GRADIENTS:
+        assert not criterion.score(tiny.model, tiny.heads, tiny.batches(6)).any()
+
+
+def test_scores_that_are_equal_by_construction_are_kept(make_tiny):
+    """With one head a layer its share of the layer's norm is 1; a single head has nobody to be compared with."""
+    tiny = make_tiny("bert", heads=1)
+    assert mask_gradient.score(tiny.model, tiny.heads, tiny.batches(6), normalize=True).unique().tolist() == [1]
+    single = make_tiny("bert", layers=1, heads=1)
+    single.model.classifier.weight.zero_()
+    assert not gnorm.score(single.model, single.heads, single.batches(6)).any()
+
+
+def test_entropies_of_shards_that_rank_nothing_are_refused(make_tiny, tmp_path):
+    tiny = make_tiny("bert")
+    for block in tiny.heads.blocks:
+        part = tiny.model.get_submodule(block.query)
+        part.weight.zero_()
+        part.bias.zero_()
+    made = entropy.shard(tiny.model, tiny.heads, tiny.batches(6), 1e-7, "C")
+    of_rows = {"first": 0, "last": 5, "count": 6, "rows": torch.arange(6), "model": "", "variant": "C"}
+    save_tensors(tmp_path / "shard.pt", {**of_rows, "epsilon": 1e-7, **made})
+    with pytest.raises(UserError, match="the score entropy is .* for all 12 heads, so it ranks none"):
+        entropy.from_shards(tiny.heads, [tmp_path / "shard.pt"], [1] * 6)
 
 
 @pytest.mark.fault("a gradient overflows though the logits are finite", "stops; layer, head and row are named")

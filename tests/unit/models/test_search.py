@@ -9,9 +9,10 @@ import torch
 from support import FAMILIES, OTHERS, in_float64
 from transformers import AutoConfig, AutoModelForImageClassification, AutoModelForSequenceClassification
 
-from gnorm import families
+from gnorm import families, scores
+from gnorm.engine import batches
 from gnorm.errors import UserError
-from gnorm.models import heads, search, surgery
+from gnorm.models import export, heads, search, surgery, versions
 from gnorm.models.heads import Block, HeadMap
 from gnorm.scores import entropy, gnorm
 
@@ -94,6 +95,55 @@ def test_a_model_that_keeps_keys_and_values_is_searched_without(family):
     model.config.use_cache = True
     assert search.find(model) == search.confirm(model, expected) == expected
     assert search.gives_attention(model, expected) and model.config.use_cache
+
+
+USED = {
+    **FOUND,
+    "falcon": {"bias": False},
+    "gpt_bigcode": {"n_inner": 64, "n_positions": 64},
+}
+FEW = {"shapley": {"permutations": 2}, "hard_concrete": {"steps": 1}, "attribution": {"steps": 1}}
+READ_ATTENTION = ("entropy", "taylor", "attribution")
+
+
+@pytest.mark.parametrize("family", USED)
+def test_what_is_found_is_scored_pruned_saved_and_loaded(family, make_tiny, tmp_path):
+    """As a library gives the model: frozen by nobody, and set to keep keys and values."""
+    tokenizer = make_tiny("roberta").tokenizer
+    model = build(family, **{**USED[family], "vocab_size": len(tokenizer)}).float().requires_grad_()
+    model.config.use_cache = True
+    found = search.find(model)
+    rows = [{"text": text, "pair": None, "label": i} for i, text in enumerate(("profits rose", "sales fell again"))]
+    made = batches.make(tokenizer, rows, 200)
+    gives = search.gives_attention(model, found)
+    assert gives == (versions.FIVE or family not in ("falcon", "gpt_bigcode"))
+    for name in (name for name in scores.names() if name != "hybrid"):
+        if name in READ_ATTENTION and not gives:
+            with pytest.raises(UserError, match="gives no attention"):
+                scores.load(name).score(model, found, made)
+        else:
+            assert scores.load(name).score(model, found, made, **FEW.get(name, {})).isfinite().all()
+    heads.keep(model, found)
+    surgery.prune(model, found, [(1, found.heads - 1)])
+    assert gnorm.score(model, found, made)[0].all() and model.config.use_cache
+    export.save(tmp_path / "out", model, tokenizer)
+    loaded, again, _ = export.load(tmp_path / "out", on="cpu")
+    assert not again.kept(loaded)[1, -1] and again.left(loaded) == 2 * found.heads - 1
+    model.config.use_cache, (batch,) = False, made
+    with torch.no_grad():
+        assert torch.allclose(loaded(**batch.inputs).logits, model(**batch.inputs).logits, atol=1e-5)
+
+
+def test_a_model_that_cannot_be_scored_is_refused():
+    """No gradient comes back through its first layer; all else holds."""
+    model = build("roformer", **FOUND["roformer"])
+    search.find(model)
+    first = model.get_submodule("roformer.encoder.layer.0.attention.self")
+    first.register_forward_hook(lambda _m, _a, output: (output[0].detach(), *output[1:]))
+    with pytest.raises(
+        UserError, match="can be cut out, but not scored and loaded again .RuntimeError: .*differentiated"
+    ):
+        search.find(model)
 
 
 def test_as_many_heads_as_a_head_is_wide():
