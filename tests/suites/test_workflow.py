@@ -427,7 +427,7 @@ def test_names_that_look_like_numbers_or_like_nothing(smoke, tmp_path, record_pr
         made.append(shown)
     expected, other = made
     for name, table in expected.items():
-        changed = table.rename(columns=names[0]).replace({"model": names[0], "strategy": names[1]})
+        changed = table.rename(columns=names[0]).replace({"model": names[0], "strategy": names[1], "against": names[1]})
         pd.testing.assert_frame_equal(changed, other[name])
     record_property("tried", 3 * len(expected))
 

@@ -24,7 +24,8 @@ COLUMNS = (
 
 # Names, and whatever else is read as it was written: a model called 007 is no number, and one called NA not missing.
 TEXT = (
-    "model strategy unit criterion module text part status item evidence section shape procedure what machine"
+    "model strategy against unit criterion group module text part status item evidence section shape procedure what "
+    "machine"
 ).split()
 
 
