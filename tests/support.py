@@ -336,23 +336,28 @@ def counted(monkeypatch, model):
 
 PREDICT = """
 import json, sys
-folder, rows, scripts = sys.argv[1], json.load(open(sys.argv[2])), sys.argv[3:]
+listed, *scripts = sys.argv[1:]
 if scripts:
     sys.path.append(*scripts)
     import gnorm.hf
     assert "torch" not in sys.modules and "transformers" not in sys.modules
-import torch
+import torch, transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 torch.set_num_threads(1)
-tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-kind = AutoConfig.from_pretrained(folder).architectures[0]
-auto = AutoModelForSequenceClassification if "Classification" in kind else AutoModelForCausalLM
-model = auto.from_pretrained(folder).eval()
-with torch.inference_mode():
-    logits = [model(**tokenizer(*texts, truncation=True, return_tensors="pt")).logits[0].tolist() for texts in rows]
+stored = {} if transformers.__version__.startswith("5.") else {"torch_dtype": "auto"}  # what 5 does by itself
+for folder, rows in json.load(open(listed)).items():
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    kind = AutoConfig.from_pretrained(folder).architectures[0]
+    auto = AutoModelForSequenceClassification if "Classification" in kind else AutoModelForCausalLM
+    model = auto.from_pretrained(folder, **stored).eval()
+    found = {"dtype": str(model.dtype), "parameters": sum(p.numel() for p in model.parameters())}
+    rows = [tokenizer(*texts, truncation=True, return_tensors="pt") for texts in rows]
+    with torch.inference_mode():
+        for name, dtype in (("logits", torch.float32), ("exact", torch.float64)):
+            model.to(dtype)
+            found[name] = [model(**row).logits[0].tolist() for row in rows]
+    print(json.dumps(found | {"folder": folder}))
 assert "textpruner" not in sys.modules and ("gnorm" in sys.modules) == bool(scripts)
-parameters = sum(p.numel() for p in model.parameters())
-print(json.dumps({"logits": logits, "parameters": parameters, "dtype": str(model.dtype)}))
 """
 
 
@@ -363,14 +368,33 @@ def pythons() -> list[str]:
     return [sys.executable, *made]
 
 
-def in_a_fresh_process(folder, rows, tmp_path, compact=False, python=sys.executable):
-    """Logits and parameters of a checkpoint, one row at a time, by plain transformers.
+def each_python() -> list:
+    """`pythons()` to parametrize a test by, which is skipped for the one that is not here."""
+    missing = pytest.mark.skip(reason="the other version of transformers is not here: make env, make versions")
+    here, *other = pythons()
+    others = [pytest.param(python, id="other") for python in other]
+    return [pytest.param(here, id="here"), *(others or [pytest.param("", marks=missing, id="other")])]
 
-    -I keeps this project off the path; a compact folder gets it back for `import gnorm.hf`.
+
+def in_a_fresh_process(folder, rows, tmp_path, compact=False, python=sys.executable):
+    """Logits, parameters and type of one checkpoint, as of many."""
+    return each_in_a_fresh_process({folder: rows}, tmp_path, compact, python)[str(folder)]
+
+
+def each_in_a_fresh_process(rows_of, tmp_path, compact=False, python=sys.executable, program=PREDICT):
+    """Logits in float32 and float64, a row at a time, parameters and type of checkpoints, in one process.
+
+    By plain transformers: -I keeps this project off the path; compact folders get it back for `import gnorm.hf`.
+    Another program finds other things of each folder, and prints them in the same form.
     """
-    texts = [[row["text"], *([row["pair"]] if row["pair"] is not None else [])] for row in rows]
+    texts = {str(folder): [texts_of(row) for row in rows] for folder, rows in rows_of.items()}
     (tmp_path / "texts.json").write_text(json.dumps(texts))
-    arguments = [str(folder), str(tmp_path / "texts.json"), *([str(ROOT / "scripts")] if compact else [])]
-    made = subprocess.run([python, "-I", "-c", PREDICT, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    arguments = [str(tmp_path / "texts.json"), *([str(ROOT / "scripts")] if compact else [])]
+    made = subprocess.run([python, "-I", "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr[-3000:]
-    return json.loads(made.stdout)
+    found = [json.loads(line) for line in made.stdout.splitlines()]
+    return {one.pop("folder"): one for one in found}
+
+
+def texts_of(row: dict) -> list[str]:
+    return [row["text"], *([row["pair"]] if row["pair"] is not None else [])]

@@ -284,8 +284,9 @@ def test_a_title_is_text_in_pages(tmp_path, monkeypatch):
     point = cards.Point(0.9, 9, {"F1": 0.8}, 100, 0.1, {1: 2.0})
     facts = {"task": "classification", "queries": 1, "evaluated": 10, "seen": 0, "classes": [TEXT, "no"], "repeats": 3}
     facts |= {"processor": TEXT, "threads": 1, "tokens": 9, "tokenizer": "AutoTokenizer", "transformers": "5"}
+    facts |= {"supported": ["5"], "stored": "float32"}
     solution = {"heads": 4, "heads_pruned": 1, "strategy": "ae", "chosen": "stop point", "pruned_slots": [[0, 1]]}
-    card = cards.write(TITLE, "mine", solution, [[0], [1]], (point, point), facts | {"supported": ["5"]})
+    card = cards.write(TITLE, "mine", solution, [[0], [1]], (point, point), facts)
     _, head, body = card.split("---\n", 2)
     assert head == "library_name: transformers\npipeline_tag: text-classification\n"
     shown = only(rendered(body), *IN_MARKDOWN)

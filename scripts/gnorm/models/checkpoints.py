@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
+import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -44,6 +46,7 @@ KINDS = {
     AutoModelForSequenceClassification: MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING,
 }
+TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
 SPARE = 2**28  # numbers that a model may have beside its weights: a new head, masks, tables of positions
 
 transformers.logging.set_verbosity_error()  # its advice on faster padding would fill the logs
@@ -91,10 +94,12 @@ def configuration(folder: str | Path, **changes) -> PretrainedConfig:
         return config
 
 
-def _stored_as(config: PretrainedConfig, folder: str | Path) -> torch.dtype | None:
-    """The type that a model's weights were stored in, as far as its configuration says."""
+def _stored_as(config: PretrainedConfig, folder: str | Path) -> torch.dtype:
+    """The type that a model's weights were stored in, as its configuration says or else the files."""
     dtype = getattr(config, versions.DTYPE, None)
-    if dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+    if dtype is None:
+        return stored_type(folder)
+    if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
         return dtype
     raise UserError(f"{folder}/config.json: dtype must name floating-point numbers, such as float32, got {dtype!r}")
 
@@ -190,6 +195,20 @@ def fuse(model: nn.Module) -> nn.Module:
     return model
 
 
+def stored_type(folder: str | Path) -> torch.dtype:
+    """Tell the type that most of a folder's weights have in its files."""
+    held: Counter[torch.dtype | None] = Counter()
+    for path in folders.weights(folder):
+        if path.suffix == ".bin":
+            for tensor in torch.load(path, map_location="meta", weights_only=True).values():
+                held[tensor.dtype] += tensor.numel()
+            continue
+        with safetensors.safe_open(path, "pt") as file:
+            for tensor in map(file.get_slice, file.keys()):
+                held[TYPES.get(tensor.get_dtype())] += math.prod(tensor.get_shape())
+    return max(TYPES.values(), key=lambda dtype: held[dtype])
+
+
 def _explained(folder: str | Path) -> AbstractContextManager[None]:
     """Explain what goes wrong as a folder's model is made of it."""
     return folders.explained(f"the model in {folder} cannot be loaded", folder, lambda _: _damage(Path(folder)))
@@ -227,12 +246,16 @@ def positions(model: nn.Module) -> int:
 
 
 def save(folder: str | Path, model: nn.Module, tokenizer: PreTrainedTokenizerBase, note: str | None = None) -> None:
-    """Save a model and its tokenizer; a `note` becomes the name of an empty tensor beside the weights."""
+    """Save a model and its tokenizer; a `note` becomes the name of an empty tensor beside the weights.
+
+    The tensor has their type: transformers 4 takes the first one's for that of all.
+    """
     if task_of(model) == "language_model":
         model.config.use_cache = True  # for those who generate text with it
     with atomic(folder) as temporary:
         stored = as_stored(model)
-        stored.save_pretrained(temporary, state_dict=stored.state_dict() | ({note: torch.empty(0)} if note else {}))
+        empty = {note: torch.empty(0, dtype=stored.dtype)} if note else {}
+        stored.save_pretrained(temporary, state_dict=stored.state_dict() | empty)
         versions.write_tokenizer(temporary, tokenizer)
         folders.drop_code(temporary)
         folders.write_sums(temporary)

@@ -8,6 +8,7 @@ its name, a body without a head.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,11 +17,12 @@ import torch
 from transformers import PreTrainedModel
 
 from gnorm import families
-from gnorm.models.heads import head_map
+from gnorm.errors import UserError
+from gnorm.models.heads import HeadMap, head_map
 from gnorm.models.neurons import neuron_map, pruned_neurons
 from gnorm.models.slots import SlotMap
 from gnorm.models.surgery import columns_of, cut
-from gnorm.models.versions import ignore_when_loading, not_pruning
+from gnorm.models.versions import VERSION, ignore_when_loading, not_pruning, other_writer
 
 # An empty tensor of this name is in every compact folder: transformers 5 lists it beside the weights that do not fit.
 NOTE = "import gnorm.hf before loading this pruned model"
@@ -44,11 +46,30 @@ def _fit(model: PreTrainedModel, slots: SlotMap) -> None:
     names = {name for name, _ in model.named_modules()}
     if not {block.output for block in slots.blocks} <= names:
         return  # a part of a model that has its layers elsewhere
+    if isinstance(slots, HeadMap) and getattr(model.config, "head_map", None):
+        _check_numbers(model, slots)
     after = slots.kept(model)
     whole = [
         columns_of(model.get_submodule(b.output), outputs=False) == slots.shape[1] * slots.width for b in slots.blocks
     ]
     cut(model, slots, after | torch.tensor(whole).unsqueeze(1), after)
+
+
+def _check_numbers(model: PreTrainedModel, heads: HeadMap) -> None:
+    """Refuse a map that came from another version, if this one's modules hold numbers that it does not know of.
+
+    There they may have none, and take the number of heads from the weights.
+    """
+    wrote = other_writer(model.config)
+    if not wrote:
+        return
+    search = importlib.import_module("gnorm.models.search")  # few need it
+    unknown = sorted({name for found in search.numbers(model, heads) for name in found} - {*heads.counts})
+    if unknown:
+        raise UserError(
+            f"head_map of this {model.config.model_type} was written on transformers {wrote}: on {VERSION} "
+            f"{', '.join(unknown)} may count heads too. Load the folder `dense`, or take transformers {wrote}"
+        )
 
 
 def finish(model: PreTrainedModel, post_init: Callable[[PreTrainedModel], None]) -> None:

@@ -369,15 +369,7 @@ def _structural(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> 
     Attributes that equal the number of heads or of columns may have to shrink with them, or may mean
     something else.
     """
-    attention = model.get_submodule(heads.blocks[0].attention)
-    other = re.compile("|".join((*REPEATS, WIDTHS)))
-    known = {n: v for n, v in vars(attention).items() if type(v) is int and v > 1 and not other.fullmatch(n)}
-    heads_there, columns = heads.heads * heads.queries, heads.heads * heads.width
-    keys = heads.heads // heads.share
-    counts = {n: heads.queries for n, v in known.items() if v == heads_there}
-    if heads.share == 1:
-        counts |= {n: 1 for n, v in known.items() if v == keys and n not in counts}
-    sizes = {n: heads.width for n, v in known.items() if v == columns}
+    counts, sizes = numbers(model, heads)
     cases = [[slot] for slot in (slots[0], slots[-1])]
     cases += [[(slots[-1][0], head) for head in range(heads.heads)], slots]
     guesses = [*([dict(heads.counts)] if heads.counts else []), counts | sizes, counts, sizes, {}]
@@ -389,6 +381,19 @@ def _structural(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> 
             return trial
         reasons.append(reason)  # the first reason is that of the likeliest guess
     raise NotFound(f"heads cannot be cut out of {heads.blocks[0].attention} with the same outputs ({reasons[0]})")
+
+
+def numbers(model: nn.Module, heads: HeadMap) -> tuple[dict[str, int], dict[str, int]]:
+    """Attributes of an unpruned model's attention module that equal its number of heads, and of columns."""
+    attention = model.get_submodule(heads.blocks[0].attention)
+    other = re.compile("|".join((*REPEATS, WIDTHS)))
+    known = {n: v for n, v in vars(attention).items() if type(v) is int and v > 1 and not other.fullmatch(n)}
+    heads_there, columns = heads.heads * heads.queries, heads.heads * heads.width
+    keys = heads.heads // heads.share
+    counts = {n: heads.queries for n, v in known.items() if v == heads_there}
+    if heads.share == 1:
+        counts |= {n: 1 for n, v in known.items() if v == keys and n not in counts}
+    return counts, {n: heads.width for n, v in known.items() if v == columns}
 
 
 def _miscut(model, heads: HeadMap, inputs, slots: list[tuple[int, int]]) -> str | None:

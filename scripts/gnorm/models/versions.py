@@ -29,6 +29,12 @@ LONGEST = 2**20  # tokens that a tokenizer may pad to
 GROWTH = 1_000  # times that it may make a text longer
 
 
+def other_writer(config: Any) -> str | None:
+    """Name the version that wrote a configuration, if it is not of this main version."""
+    wrote = getattr(config, "transformers_version", None) or VERSION
+    return wrote if wrote.partition(".")[0] != VERSION.partition(".")[0] else None
+
+
 def without_scikit_learn() -> None:
     """Keep transformers 4 from importing it for text generation that jobs do not use: one second per job."""
     if not FIVE:

@@ -79,7 +79,13 @@ def write(
         "",
         "## Use",
         "",
-        f"{classes}There are two folders, with the same outputs.",
+        f"{classes}There are two folders, with the same outputs. Their weights are {facts['stored']}"
+        + (
+            "."
+            if facts["stored"] == "float32"
+            else ", and transformers 5 loads them so; version 4 makes them float32, or with "
+            '`from_pretrained(..., torch_dtype="auto")` leaves them.'
+        ),
         "",
         "`checkpoint` has only the weights that are left. It is the smaller and faster one, and needs the package "
         "`gnorm`:",

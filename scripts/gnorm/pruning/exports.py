@@ -109,6 +109,7 @@ def export(
         "seen": seen,
         "classes": [whole.config.id2label[i] for i in range(whole.config.num_labels)],
         "tokenizer": "PreTrainedTokenizerFast" if bench.tokenizer.is_fast else "AutoTokenizer",
+        "stored": str(checkpoints.stored_type(compact)).removeprefix("torch."),
         "transformers": versions.VERSION,
         "supported": versions.SUPPORTED,
     }

@@ -6,16 +6,18 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 import transformers
-from support import FAMILIES, OTHERS, ROOT, in_float64, pythons
+from support import FAMILIES, OTHERS, ROOT, Tiny, each_in_a_fresh_process, each_python, in_float64, pythons, texts_of
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from gnorm import families
 from gnorm.errors import UserError
-from gnorm.models import checkpoints, export, rebuild, surgery, versions
+from gnorm.models import checkpoints, export, rebuild, search, surgery, versions
 from gnorm.models.accounting import count
 from gnorm.models.gates import Gates
 from gnorm.models.heads import head_map, keep, pruned_heads
@@ -91,6 +93,150 @@ def test_both_forms_load(family, which, make_tiny, tmp_path):
         assert (logits(again, batch) - expected).abs().max() < 1e-4
 
 
+DECODERS = ("gpt2", "llama", "qwen2")
+CASES = [
+    *((family, which, torch.float32, False) for family in EVERY for which in ("few", "empty", "all")),
+    *((family, "neurons", torch.bfloat16, False) for family in EVERY),
+    *((family, "few", torch.float32, True) for family in DECODERS),
+]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Every family pruned in every way, in both forms: name -> rows, their logits, parameters of both, and type."""
+    root, cases = tmp_path_factory.mktemp("exported"), {}
+    for family, which, dtype, writes in CASES:
+        tiny, name = Tiny(family, writes=writes), f"{family} {which} {'writes' if writes else dtype}"
+        checkpoints.save(root / "source", tiny.model.to(dtype), tiny.tokenizer)
+        tiny.model, tokenizer = checkpoints.load(root / "source", on="cpu")
+        model, rows = pruned(tiny, which), tiny.rows[:3]
+        export.save(root / "compact" / name, model, tokenizer)
+        export.save_dense(root / "dense" / name, model, tokenizer)
+        each = [tokenizer(*texts_of(row), truncation=True, return_tensors="pt") for row in rows]
+        with torch.no_grad():
+            expected = {
+                "logits": [model(**row).logits[0] for row in each],
+                "exact": [model.double()(**row).logits[0] for row in each],
+            }
+        cases[name] = rows, expected, {"compact": count(model), "dense": count(tiny.model)}, str(dtype)
+    return root, cases
+
+
+def apart(found, expected):
+    """The largest difference of lists of logits, as a part of the largest logit where that is above 1."""
+    pairs = [(torch.tensor(one, dtype=other.dtype), other) for one, other in zip(found, expected, strict=True)]
+    return max((one - other).abs().max() / other.abs().max().clamp_min(1) for one, other in pairs)
+
+
+@pytest.mark.parametrize("form", ["compact", "dense"])
+@pytest.mark.parametrize("python", each_python())
+def test_fresh_processes_of_both_versions_load_every_family(python, form, exported, tmp_path):
+    """Plain transformers, whichever version wrote the folder: logits, parameters, and the type of the source."""
+    root, cases = exported
+    rows_of = {root / form / name: rows for name, (rows, *_) in cases.items()}
+    found = each_in_a_fresh_process(rows_of, tmp_path, compact=form == "compact", python=python)
+    assert len(found) == len(cases) == len(CASES)
+    for name, (_, expected, parameters, dtype) in cases.items():
+        one = found[str(root / form / name)]
+        assert (one["parameters"], one["dtype"]) == (parameters[form], dtype), name
+        assert apart(one["exact"], expected["exact"]) < 1e-6, name
+        # In float32 sums over the zeros of a dense folder, and the other version's, round in other places.
+        assert apart(one["logits"], expected["logits"]) < 1e-5, name
+
+
+PIPELINE = """
+import json, sys
+listed, scripts = sys.argv[1:]
+sys.path.append(scripts)
+import gnorm.hf
+import torch
+from transformers import AutoConfig, PreTrainedTokenizerFast, pipeline
+torch.set_num_threads(1)
+for folder, rows in json.load(open(listed)).items():
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    kind = AutoConfig.from_pretrained(folder).architectures[0]
+    if "Classification" in kind:
+        run = pipeline("text-classification", model=folder, tokenizer=tokenizer, device="cpu")
+        rows = [dict(zip(("text", "text_pair"), texts)) for texts in rows]
+        said = [run(row, top_k=None, function_to_apply="none", truncation=True) for row in rows]
+        order = run.model.config.label2id
+        said = [[one["score"] for one in sorted(row, key=lambda one: order[one["label"]])] for row in said]
+        print(json.dumps({"folder": folder, "logits": said}))
+        continue
+    run = pipeline("text-generation", model=folder, tokenizer=tokenizer, device="cpu")
+    settings = {"max_new_tokens": 5, "do_sample": False}
+    said = [run(texts[0][:4], return_tensors=True, **settings)[0]["generated_token_ids"] for texts in rows]
+    prompts = [tokenizer(texts[0][:4], return_tensors="pt") for texts in rows]
+    try:
+        static = [run.model.generate(**row, cache_implementation="static", **settings)[0].tolist() for row in prompts]
+    except RuntimeError as error:
+        static = str(error)
+    print(json.dumps({"folder": folder, "written": said, "static": static}))
+"""
+
+
+@pytest.mark.parametrize("python", each_python())
+def test_pipelines_of_both_versions(python, exported, tmp_path):
+    """Every family classifies, decoders write; with a static cache, which 4 makes of one size for all layers, on 5."""
+    root, cases = exported
+    rows_of = {
+        root / form / name: rows
+        for form in ("compact", "dense")
+        for name, (rows, *_) in cases.items()
+        if name.endswith(("few torch.float32", "writes"))
+    }
+    found = each_in_a_fresh_process(rows_of, tmp_path, compact=True, python=python, program=PIPELINE)
+    assert len(found) == 2 * (len(EVERY) + len(DECODERS))
+    five = version_of(python).startswith("5.")
+    for folder in rows_of:
+        one, (rows, expected, *_) = found[str(folder)], cases[folder.name]
+        if not folder.name.endswith("writes"):
+            assert apart(one["logits"], expected["logits"]) < (1e-6 if folder.parent.name == "compact" else 1e-5), (
+                folder
+            )
+            continue
+        model, _, tokenizer = export.load(folder, on="cpu")
+        for row, written in zip(rows, one["written"], strict=True):
+            prompt = tokenizer(row["text"][:4], return_tensors="pt")
+            with torch.no_grad():
+                ours = model.generate(**prompt, max_new_tokens=5, do_sample=False)
+            assert written == ours[0].tolist() and len(written) > len(prompt["input_ids"][0])
+        if five or folder.parent.name == "dense":
+            assert one["static"] == one["written"]
+        else:
+            assert one["static"].startswith("index_copy_(): Source/destination tensor must have same slice shapes")
+
+
+def version_of(python):
+    code = "import importlib.metadata as m; print(m.version('transformers'))"
+    return subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize("which", ["empty", "neurons"])
+@pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "llama"])
+def test_trainer_trains_and_saves_a_loaded_model(family, which, make_tiny, tmp_path):
+    pytest.importorskip("accelerate", reason="Trainer needs accelerate, which the lock does not have")
+    tiny = make_tiny(family)
+    tiny.model.float()
+    model = pruned(tiny, which)
+    export.save(tmp_path / "out", model, tiny.tokenizer)
+    with export.rebuilding():
+        loaded = type(model).from_pretrained(tmp_path / "out")
+    texts = [row["text"] for row in tiny.rows[:8]]
+    given = tiny.tokenizer(texts, padding="max_length", max_length=12, truncation=True)
+    rows = [{name: given[name][i] for name in given} | {"labels": i % 2} for i in range(8)]
+    settings = {"max_steps": 2, "learning_rate": 0.01, "use_cpu": True, "save_strategy": "no", "report_to": []}
+    arguments = transformers.TrainingArguments(tmp_path / "runs", disable_tqdm=True, **settings)
+    trainer = transformers.Trainer(loaded, arguments, train_dataset=rows)
+    assert trainer.train().global_step == 2
+    trainer.save_model(tmp_path / "trained")
+    with export.rebuilding():
+        again = type(model).from_pretrained(tmp_path / "trained").eval()
+    (batch,) = tiny.batches(6, tokens=10_000)
+    assert torch.equal(logits(again, batch), logits(loaded.eval(), batch)) and count(again) == count(model)
+    assert (logits(again, batch) - logits(model, batch)).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "llama", "qwen2"])
 def test_a_loaded_model_can_be_used_like_any_other(family, make_tiny, tmp_path):
     """Saved again, in half precision, copied, pickled, trained by a step, and pruned further."""
@@ -163,11 +309,42 @@ def test_weights_are_stored_as_they_were(dtype, make_tiny, tmp_path):
         name = str(dtype).removeprefix("torch.")
         config = json.loads((tmp_path / "out/config.json").read_text())
         assert name in (config.get("dtype"), config.get("torch_dtype"))
+        stored = safetensors.torch.load_file(tmp_path / "out/model.safetensors")  # the note too
+        assert {tensor.dtype for tensor in stored.values()} == {dtype}
         assert torch.equal(logits(export.as_plain(tmp_path / "out"), batch), logits(model, batch))
     with torch.no_grad():
         model.classifier.weight[0, 0] += 1e-6  # as training would: no longer exact
     export.save(tmp_path / "out", model, tokenizer)
     assert torch.equal(logits(export.as_plain(tmp_path / "out"), batch), logits(model, batch))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("key", [None, "dtype", "torch_dtype"])
+def test_a_configuration_need_not_say_the_type(file, key, make_tiny, tmp_path):
+    """Many on the hub do not, and each version of transformers has a key of its own for it."""
+    tiny = make_tiny("gpt2")
+    tiny.model.to(torch.bfloat16).save_pretrained(tmp_path)
+    tiny.tokenizer.save_pretrained(tmp_path)
+    if file.endswith(".bin"):
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(tiny.model.state_dict(), tmp_path / file)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config = {name: value for name, value in config.items() if name not in ("dtype", "torch_dtype")}
+    config |= {key: "bfloat16"} if key else {}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model, tokenizer = checkpoints.load(tmp_path, on="cpu")
+    surgery.prune(model, tiny.heads, [(0, 1)])
+    for save in (export.save, export.save_dense):
+        save(tmp_path / "out", model, tokenizer)
+        assert checkpoints.stored_type(tmp_path / "out") == torch.bfloat16
+        said = json.loads((tmp_path / "out/config.json").read_text())
+        assert {said[name] for name in ("dtype", "torch_dtype") if name in said} == {"bfloat16"}
+    with torch.no_grad():
+        model.score.weight[0, 0] += 1e-6  # as training would: no longer exact
+    export.save(tmp_path / "out", model, tokenizer)
+    assert checkpoints.stored_type(tmp_path / "out") == torch.float32
+    said = json.loads((tmp_path / "out/config.json").read_text())
+    assert {said[name] for name in ("dtype", "torch_dtype") if name in said} == {"float32"}
 
 
 def test_a_searched_map_goes_with_the_model(make_tiny, tmp_path):
@@ -207,25 +384,94 @@ def test_folders_of_earlier_releases_load(make_tiny, tmp_path):
         assert (logits(again, made) - logits(expected, made)).abs().max() < 1e-4
 
 
-PLAIN = "import sys, transformers; transformers.AutoModelForSequenceClassification.from_pretrained(sys.argv[1])"
+PLAIN = """
+import json, sys
+listed, *scripts = sys.argv[1:]
+if scripts:
+    sys.path.append(*scripts)
+    import gnorm.hf
+import torch, transformers
+torch.set_num_threads(1)
+for folder in json.load(open(listed)):
+    said = ""
+    try:
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+        said = "loads, "
+        with torch.inference_mode():
+            model(input_ids=torch.tensor([[5, 6, 7]]))
+        said += "runs"
+    except Exception as error:
+        said += f"{type(error).__name__}: {error}"
+    print(json.dumps({"folder": folder, "said": said}))
+"""
 
 
-@pytest.mark.parametrize("python", pythons())
-def test_what_users_meet_without_the_import(python, make_tiny, tmp_path):
-    """transformers 5 names the remedy beside the weights that do not fit; with the import nothing is said of it."""
-    tiny = make_tiny("llama")
-    tiny.model.float()
-    export.save(tmp_path / "out", pruned(tiny, "few"), tiny.tokenizer)
+def met(family, which, five):
+    """What docs/models.md says that users meet without the import."""
+    if five:
+        return "RuntimeError: You set `ignore_mismatched_sizes` to `False`"
+    if family in ("llama", "qwen2"):
+        return f"AttributeError: '{family.capitalize()}Model' object has no attribute '_prune_heads'"
+    if family == "gpt2" and which in ("empty", "all"):
+        return "ZeroDivisionError: "
+    if which in ("neurons", "all"):
+        return "RuntimeError: Error(s) in loading state_dict for "
+    return "loads, ZeroDivisionError: " if (family, which) == ("distilbert", "empty") else "loads, runs"
 
-    def load(code):
-        return subprocess.run([python, "-I", "-c", code, tmp_path / "out"], capture_output=True, text=True)
 
-    refused = load(PLAIN)
-    assert refused.returncode == 1
-    if "no attribute '_prune_heads'" not in refused.stderr:  # what 4 says, which would prune by itself
-        assert f"{rebuild.NOTE} " in refused.stderr and "MISMATCH" in refused.stderr
-    loaded = load(f"import sys; sys.path.append({str(ROOT / 'scripts')!r}); import gnorm.hf; {PLAIN}")
-    assert loaded.returncode == 0 and rebuild.NOTE not in loaded.stderr and "UNEXPECTED" not in loaded.stderr
+def met_in(python, folders, tmp_path, *scripts):
+    """What comes of each folder by its name, and all that transformers reports; with `scripts`, after the import."""
+    (tmp_path / "folders.json").write_text(json.dumps([str(folder) for folder in folders]))
+    command = [python, "-I", "-c", PLAIN, tmp_path / "folders.json", *scripts]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return {Path(one["folder"]).name: one["said"] for one in map(json.loads, run.stdout.splitlines())}, run.stderr
+
+
+@pytest.mark.parametrize("python", each_python())
+def test_what_users_meet_without_the_import(python, exported, tmp_path):
+    """transformers names the remedy where it reports on weights; with the import nothing is said of it."""
+    root, cases = exported
+    five = version_of(python).startswith("5.")
+    names = [name for name in cases if not name.endswith("writes")]
+    folders = [root / "compact" / name for name in names]
+    said, report = met_in(python, folders, tmp_path)
+    for name in names:
+        family, which, _ = name.split()
+        assert said[name].startswith(met(family, which, five)), (name, said[name])
+        assert ("size mismatch" in said[name]) == ("Error(s) in loading" in said[name]), name
+    reported = len(names) if five else sum("loads" in one for one in said.values())
+    assert report.count(rebuild.NOTE) == reported > 0 and ("MISMATCH" in report) == five
+    said, report = met_in(python, folders, tmp_path, ROOT / "scripts")
+    assert {*said.values()} == {"loads, runs"} and rebuild.NOTE not in report and "UNEXPECTED" not in report
+
+
+@pytest.mark.parametrize("python", each_python())
+def test_a_searched_map_that_does_not_fit_the_other_version(python, make_tiny, tmp_path):
+    """Attention of Qwen2-MoE counts its heads on 4, and on 5 takes what the weights give."""
+    tiny, experts = make_tiny("llama"), {"num_experts": 4, "num_experts_per_tok": 4, "moe_intermediate_size": 16}
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes |= {"intermediate_size": 64, "shared_expert_intermediate_size": 16, "vocab_size": len(tiny.tokenizer)}
+    given = {"pad_token_id": tiny.tokenizer.pad_token_id, "initializer_range": 0.25}
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model("qwen2_moe", **sizes, **experts, **given)
+    model = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
+    heads = search.find(model)
+    keep(model, heads)
+    surgery.prune(model, heads, [(0, 1)])
+    export.save(tmp_path / "compact", model, tiny.tokenizer)
+    export.save_dense(tmp_path / "dense", model, tiny.tokenizer)
+    batch = tiny.batches(2, tokens=10_000)[0]
+    for form in ("compact", "dense"):
+        assert (logits(export.as_plain(tmp_path / form), batch) - logits(model, batch)).abs().max() < 1e-4
+    said = met_in(python, [tmp_path / "compact", tmp_path / "dense"], tmp_path, ROOT / "scripts")[0]
+    assert said["dense"] == "loads, runs"
+    if versions.FIVE and not version_of(python).startswith("5."):
+        compact = said["compact"]
+        assert compact.startswith("UserError: head_map of this qwen2_moe was written on transformers 5.")
+        assert "hidden_size, num_heads, num_key_value_heads may count heads too. Load the folder `dense`" in compact
+    else:
+        assert said["compact"] == "loads, runs"
 
 
 @pytest.mark.parametrize("first", ["import gnorm.hf, transformers", "import transformers, gnorm.hf"])

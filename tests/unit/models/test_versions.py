@@ -62,6 +62,8 @@ def test_everything_works_on_the_versions_that_are_here(tried):
 
 def test_one_checkpoint_gives_the_same_numbers_on_both(tried):
     first, *others = tried.values()
+    if not others:
+        pytest.skip("the other version of transformers is not here: make env, make versions")
     for other in others:
         for family in first:
             assert first[family]["order"] == other[family]["order"], family
