@@ -12,6 +12,7 @@ from gnorm.logs import start
 from gnorm.pages import document, reproduction
 from gnorm.statistics.columns import read_csv
 
+TEXT = ("paper", "published", "this run", "difference", "it takes")  # of the verdict, where there may be nothing
 HERE = ("snakemake", "numpy", "pandas")
 
 
@@ -29,7 +30,7 @@ def versions(signatures):
 
 def main(*, verdict, tidy, signatures, figures, benchmarks, facts, outputs):
     made = reproduction.blocks(
-        verdict=read_csv(verdict).fillna({"published": "", "this run": "", "it takes": "", "difference": ""}),
+        verdict=read_csv(verdict).astype(dict.fromkeys(TEXT, object)).fillna(dict.fromkeys(TEXT, "")),
         tidy=read_csv(tidy),
         facts=facts,
         figures=figures,
