@@ -56,7 +56,7 @@ lock: ## after a change of requirements: write the exact versions of all that co
 demo: env ## run the suite mini and show what came out
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=mini
 
-minilm: env ## run the suite minilm: real weights and text from the package index; 40 minutes on 2 cores, resumable
+minilm: env ## run the suite minilm: real weights and text from the package index; an hour on 2 cores (`make capacity SUITE=minilm`), resumable
 	$(BIN)/snakemake --cores $(CORES) --resources gpu=$(GPUS) --quiet rules --config suite=minilm
 
 docs-numbers: env ## write the tables and numbers of README and docs that come from suites and the benchmark, from the finished runs that are here
