@@ -40,7 +40,9 @@ BASELINES = _holds("results/{suite}/{model}/baselines.json", "majority class and
 
 # Models
 CHECKPOINT = _holds(
-    "results/{suite}/{model}/checkpoint", "the unpruned model and its tokenizer, as `save_pretrained` writes"
+    "results/{suite}/{model}/checkpoint",
+    "the unpruned model and its tokenizer, as `save_pretrained` writes, and `SHA256SUMS`: digests, which every job "
+    "that loads it compares",
 )
 HEADS = _holds("results/{suite}/{model}/heads.json", "layers, heads, their width, which layers share them")
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 from scipy.stats import spearmanr
-from support import ROOT, part_files, run_of
+from support import ROOT, part_files, run_of, suite_of
 
 from gnorm import scores
 from gnorm.engine import batches
@@ -234,8 +234,13 @@ def test_more_runs_take_those_there_are(smoke, tmp_path, monkeypatch):
 
 
 def test_the_table(smoke):
-    results = Results(smoke / "results/smoke", MODELS, {"random": {"drawn": True}}, table.NEEDS)
-    made = table.make(results, {})
+    asked = suite_of("smoke")
+    rows = {
+        kind: [(smoke / path, *of) for path, *of in files]
+        for kind, files in asked.outcomes_of("smoke", "tables.criteria").items()
+    }
+    results = Results(smoke / "results/smoke", MODELS, {"random": {"drawn": True}}, table.NEEDS, outcomes=rows)
+    made = table.make(results, {"intervals": asked.intervals})
     assert made["criterion"].tolist()[-1] == "random" and len(made) == 2 * (len(CRITERIA) + 1)
     curve = read(smoke, "BERT", "curves").query("criterion == 'fisher'")
     areas = [area(c["fraction_pruned"].tolist(), c["accuracy"].tolist()) for _, c in curve.groupby("run")]

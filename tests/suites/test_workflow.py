@@ -54,7 +54,7 @@ def test_touching_a_module_reruns_nothing(smoke, tmp_path, copy_of):
 def test_editing_a_figure_redraws_that_figure(smoke, tmp_path, copy_of):
     tree = copy_of(smoke, tmp_path)
     append(tree / "scripts/gnorm/figures/randompruning.py")
-    assert planned(tree, *SMOKE) == {"draw_figure": 1, "write_report": 1}
+    assert planned(tree, *SMOKE) == {"draw_figure": 1, "write_reproduction": 1, "write_report": 1}
     made = snakemake(tree, *SMOKE)
     assert made.returncode == 0, made.stderr[-3000:]
     assert planned(tree, *SMOKE) == {}
@@ -182,7 +182,7 @@ def test_neurons_and_trained_gates(smoke, tmp_path, copy_of):
     assert plan["prune_heads"] == 4 and plan["random_pruning"] == 3
     assert plan["mask_neurons"] == 2
     assert plan["export_accuracy"] == 2  # of the trained gates: the authors' files are about heads
-    assert plan["make_table"] == 9  # those of strategies, and the one of neurons
+    assert plan["make_table"] == 10  # those of strategies, and the one of neurons
     untouched = {"make_dataset", "make_checkpoint", "entropy_shard", "find_solution", "measure_controls"}
     assert not untouched & set(plan)
     assert not (smoke / "figures/smoke/NeuronPruning.png").exists()
@@ -354,7 +354,7 @@ def test_aggregates_follow_from_raw_files(smoke):
         trials = pd.read_csv(folder / f"{model}/random/trials.csv")
         expected = trials[trials["heads_pruned"] == trials["heads_pruned"].max() / 2]["accuracy"].mean()
         assert areas.loc[(model, "random"), "at 50%"] == pytest.approx(expected)
-    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 12
+    assert len(pd.read_excel(folder / "all.xlsx", sheet_name=None)) == 13
 
 
 def renamed(smoke, folder, models, strategies):

@@ -20,24 +20,25 @@ def build(shape: Shape, layers: int | None = None) -> tuple[torch.nn.Module, Hea
 
 
 def rows(shape: Shape, count: int, length: int | None = None) -> list[dict]:
-    """Make rows of random token ids; lengths are log-normal around the shape's mean, or all the same."""
+    """Make texts of random token ids; their lengths are log-normal around the shape's mean, or all the same."""
     random = np.random.default_rng(0)
     lengths = np.clip(random.lognormal(np.log(shape.length) - 0.1, 0.45, count).round(), 4, 200).astype(int)
     if length:
         lengths = np.full(count, length)
-    drawn = [random.integers(10, shape.vocabulary, n).tolist() for n in lengths]
-    return [{"row": i, "text": ids, "pair": None, "label": i % shape.classes} for i, ids in enumerate(drawn)]
+    texts = [" ".join(map(str, random.integers(10, shape.vocabulary, n))) for n in lengths]
+    return [{"row": i, "text": text, "pair": None, "label": i % shape.classes} for i, text in enumerate(texts)]
 
 
 class Ids:
-    """A tokenizer for rows that already are token ids."""
+    """A tokenizer for rows whose words are token ids."""
 
     model_max_length = 512
 
     def __init__(self, shape: Shape):
         self.padding = shape.padding
 
-    def __call__(self, ids: list[int], **_options) -> dict:
+    def __call__(self, text: str, **_options) -> dict:
+        ids = list(map(int, text.split()))
         return {"input_ids": ids, "attention_mask": [1] * len(ids)}
 
     def pad(self, encoded: list[dict], return_tensors: str = "pt", **_options) -> dict[str, torch.Tensor]:

@@ -25,7 +25,7 @@ def real_tokens(batches):
 
 def sample(rows, part):
     """Take one of every `part` rows, evenly from short to long ones."""
-    return sorted(rows, key=lambda row: len(row["text"]))[part // 2 :: part]
+    return sorted(rows, key=lambda row: len(row["text"].split()))[part // 2 :: part]
 
 
 class Notes:

@@ -1,6 +1,7 @@
 """Fetching from the hub and from its mirror, and what is said where that fails; no network."""
 
 import gzip
+import hashlib
 import json
 import re
 import threading
@@ -15,6 +16,7 @@ from support import ROOT, copy_workflow, run_python, snakemake
 from gnorm.data import prepare, records, saved
 from gnorm.data.sources import hub
 from gnorm.errors import UserError
+from gnorm.models.folders import SUMS
 
 MODEL = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "weights"}
 TABLE = pd.DataFrame({"text": ["一", "two, three", "four"], "labels": ["zh", "en", "en"]})
@@ -143,11 +145,19 @@ def test_what_a_model_lacks(missing, named):
     one_line(caught)
 
 
+def fetched(folder):
+    """The files of a model, which all have their digest beside them."""
+    files = {path.name: path.read_text() for path in folder.iterdir() if path.name != ".snakemake_timestamp"}
+    digests = dict(reversed(line.split("  ")) for line in files.pop(SUMS).splitlines())
+    assert digests == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    return files
+
+
 def test_a_model_from_the_mirror(tmp_path):
     fill(tmp_path / "mirror/models/a/b", MODEL | {"pytorch_model.bin": "no", "modeling.py": "no"})
     (tmp_path / "mirror/models/a/b/onnx").mkdir()
     fetch_model("a/b", "main", str(tmp_path / "mirror"), tmp_path / "out/model")
-    assert {path.name: path.read_text() for path in (tmp_path / "out/model").iterdir()} == MODEL
+    assert fetched(tmp_path / "out/model") == MODEL
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
 
 
@@ -192,7 +202,7 @@ def test_a_model_from_the_hub(fake_hub, tmp_path):
     files = MODEL | {"pytorch_model.bin": "no", "modeling.py": "no", "README.md": "no"}
     fake_hub.repositories["models/a/b"] = {name: text.encode() for name, text in files.items()}
     fetch_model("a/b", "main", None, tmp_path / "model")
-    assert {path.name: path.read_text() for path in (tmp_path / "model").iterdir()} == MODEL
+    assert fetched(tmp_path / "model") == MODEL
     assert not any("pytorch_model" in path or ".py" in path for path in fake_hub.asked)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -349,7 +359,7 @@ def test_the_rule_reaches_the_hub_and_nothing_else_does(server, tmp_path):
     target = "results/paper/BERT/download/model"
     made = snakemake(tmp_path, target, "--config", "suite=paper", **outside)
     assert made.returncode == 0, made.stderr[-3000:]
-    assert {path.name for path in (tmp_path / target).iterdir()} - {".snakemake_timestamp"} == set(MODEL)
+    assert fetched(tmp_path / target) == MODEL
     assert f"is commit {Hub.COMMIT}" in (tmp_path / "results/paper/logs/fetch_model/BERT.log").read_text()
     assert not (tmp_path / "home/.cache/huggingface").exists()
 
