@@ -89,6 +89,7 @@ def configuration(folder: str | Path, **changes) -> PretrainedConfig:
     folders.check_counts(folder)
     with _explained(folder):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **changes)
+        versions.drop_other_type(config)
         config.return_dict = True  # outputs are asked for by name, and others only where they are wanted
         config.output_attentions = config.output_hidden_states = False
         return config

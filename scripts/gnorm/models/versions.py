@@ -19,6 +19,7 @@ from gnorm.models import folders
 
 if TYPE_CHECKING:  # make_dataset reads tokenizers without torch
     from torch import nn
+    from transformers import PretrainedConfig
 
 VERSION = transformers.__version__
 SUPPORTED = ("4.53.3", "5.23.0")
@@ -33,6 +34,12 @@ def other_writer(config: Any) -> str | None:
     """Name the version that wrote a configuration, if it is not of this main version."""
     wrote = getattr(config, "transformers_version", None) or VERSION
     return wrote if wrote.partition(".")[0] != VERSION.partition(".")[0] else None
+
+
+def drop_other_type(config: PretrainedConfig) -> None:
+    """Leave one key for the type of weights: 4 does not know that of 5, and would save it as it was."""
+    if not FIVE:
+        vars(config).pop("dtype", None)
 
 
 def without_scikit_learn() -> None:
