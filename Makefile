@@ -66,7 +66,7 @@ bench: env ## speed and memory beside the naive procedures; a quarter of an hour
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --forcerun measure_shape measure_growth measure_suite --config suite=mini -- bench
 	@cat results/bench/bench.md; echo "plot: figures/bench/Benchmark.png"
 
-test: env ## all tests but slow ones; minutes, most for the suites mini (unless `make demo` ran before) and paper
+test: env ## all tests but slow ones; minutes, most for the suites smoke and mini (unless `make demo` ran before)
 	$(PYTEST) -m "$(MARKS)"
 
 test-all: env ## every test there is, also the slow ones that rarely find anything, and test-v4
@@ -74,7 +74,7 @@ test-all: env ## every test there is, also the slow ones that rarely find anythi
 	$(MAKE) test-v4
 
 # What works on a model, and the suite smoke; QUICK=1 takes a small part.
-V4_FEW = tests/strangers/test_model_folders.py tests/unit/test_environments.py $(addprefix tests/unit/models/test_,surgery.py export.py versions.py) tests/unit/scores/test_gnorm.py
+V4_FEW = tests/strangers/test_model_folders.py tests/unit/test_environments.py $(addprefix tests/unit/models/test_,surgery.py export.py) tests/unit/scores/test_gnorm.py
 V4_ALL = tests/strangers tests/unit/test_environments.py $(addprefix tests/unit/,engine models families scores pruning) \
   $(foreach rule,entropy_shard merge_entropy check_entropy prune_heads compare_criteria find_solution export_solution, \
     tests/rules/test_$(rule).py) tests/suites/test_workflow.py::test_a_second_run_does_nothing
@@ -94,8 +94,8 @@ test-strangers: env ## send everything hostile that the tests have, and write do
 audit: env ## look up known advisories about the locked versions, with pip-audit; says so if no service can be reached
 	$(BIN)/python envs/audit.py
 
-test-quick: env ## tests without the suites mini, minilm and paper
-	$(PYTEST) -m "not mini and not minilm and not paper and not slow"
+test-quick: env ## tests without the suites mini and minilm
+	$(PYTEST) -m "not mini and not minilm and not slow"
 
 test-gpu: env ## every job that loads a model, on pretended GPUs; needs g++; two minutes
 	PYTHONPATH=tests/gpu $(BIN)/python -m pytest -q -n $(WORKERS) --dist load -p on_cards tests/gpu

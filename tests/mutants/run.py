@@ -46,7 +46,7 @@ TESTS = [
     *("tests/unit/data/test_hard_rows.py", "tests/unit/test_resume.py", "tests/unit/test_workbench.py"),
     *(f"tests/rules/test_{name}.py" for name in RULES),
 ]
-MARKS = "not slow and not mini and not minilm and not paper"
+MARKS = "not slow and not mini and not minilm"
 SUITES = {"smoke", "mini"}  # fixtures that run whole suites, in processes of their own: no mutant gets there
 # What numbers depend on.
 SUBJECTS = """

@@ -110,7 +110,7 @@ def finished(tmp_path_factory):
     return folder
 
 
-@pytest.mark.paper
+@pytest.mark.slow
 def test_stand_ins_run_to_the_last_file(finished):
     results, figures = finished / "results/paper", finished / "figures/paper"
     assert len(list(figures.glob("*.png"))) == len(list(figures.glob("*.pdf"))) == 7
@@ -134,7 +134,7 @@ def test_stand_ins_run_to_the_last_file(finished):
     assert set(verdict.loc[verdict["part"] == "Tables 2-5", "status"]) == {"reproduced"}
 
 
-@pytest.mark.paper
+@pytest.mark.slow
 def test_trajectories_have_the_papers_steps(finished):
     for model, made in standins.STAND_INS.items():
         published = finished / f"results/paper/experiments_results/pruned_heads_accuracy({model})basedonGreedyGnorm.csv"
@@ -151,7 +151,7 @@ def dataset(finished, model):
     return pd.read_parquet(folder / "rows.parquet"), json.loads((folder / "splits.json").read_text())
 
 
-@pytest.mark.paper
+@pytest.mark.slow
 def test_neutral_tweets_are_scored_but_not_counted(finished):
     rows, splits = dataset(finished, "ROBERTA")
     table = standins.tweets()
@@ -163,7 +163,7 @@ def test_neutral_tweets_are_scored_but_not_counted(finished):
     assert len(paths) == 5 and all((pd.read_csv(path)["evaluated"] == 20).all() for path in paths)
 
 
-@pytest.mark.paper
+@pytest.mark.slow
 def test_language_codes_are_compared_with_id2label(finished):
     rows, splits = dataset(finished, "XLM_ROBERTA")
     assert splits["classes"] == standins.LANGUAGES
@@ -172,7 +172,7 @@ def test_language_codes_are_compared_with_id2label(finished):
     assert splits["calibration"] == list(range(16)) and splits["evaluation"] == list(range(24))
 
 
-@pytest.mark.paper
+@pytest.mark.slow
 def test_pairs_and_chinese_titles_are_read_whole(finished):
     rows, splits = dataset(finished, "ALBERT")
     assert rows["pair"].tolist() == standins.sentence_pairs()["hypothesis"].tolist()
@@ -182,7 +182,7 @@ def test_pairs_and_chinese_titles_are_read_whole(finished):
     assert rows["label"].tolist() == standins.chinese_news()["labels"].tolist()
 
 
-@pytest.mark.paper
+@pytest.mark.slow
 def test_downloads_hold_what_is_needed_and_no_code(finished):
     names = {
         model: {path.name for path in (finished / f"results/paper/{model}/download/model").iterdir()}
@@ -192,7 +192,7 @@ def test_downloads_hold_what_is_needed_and_no_code(finished):
     assert not names["ROBERTA"] & {"pytorch_model.bin", "training_args.bin", "modeling_custom.py"}
 
 
-@pytest.mark.paper
+@pytest.mark.slow
 def test_a_second_run_does_nothing(finished):
     assert planned(finished, *PAPER, "hub_mirror=mirror", "runs=1") == {}
 
