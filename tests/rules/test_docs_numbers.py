@@ -45,7 +45,7 @@ def test_tables_look_as_a_reader_knows_them():
 
 
 def bench_lines():
-    """Of every kind of line that the pages take, one or two; the second shape is measured in part."""
+    """Make one or two lines of every kind that the pages take; the second shape is measured in part."""
     lines = [
         ("greedy step", "BERT", "notebooks", 38.9, 38.4, 41.7, "s", None),
         ("greedy step", "BERT", "notebooks / engine", 24.86, 24.0, 26.3, "x", True),

@@ -171,8 +171,8 @@ def undecided(verdict: pd.DataFrame) -> list[Block]:
         table = table.assign(interval=interval, **{"it would take": own["it takes"].replace("", NOTHING)})
         found += [
             Text(
-                "It would take so many rows, random trials or runs in all to tell an effect as large as the one found, "
-                "four times of five (80% power); the others stay as they are."
+                "The last column says how many rows, random trials or runs in all would show an effect as large as the "
+                "one found in four of five studies (80% power), if nothing else changes."
             ),
             Table(table, own={*table} - {"model"}, numbers=("effect (points)", "interval")),
         ]

@@ -87,7 +87,7 @@ def judged(reading, curve, *, above=0.0, other=None, times=200, rows=200):
 
 
 def test_chance_is_no_rise():
-    """Of a flat curve the largest rise is never 0 on the rows that show it; other rows see that it is none."""
+    """A flat curve always seems to rise on the rows that say where; the other rows see that it does not."""
     own = rows_of(np.random.default_rng(0), FLAT, 200)
     naive = LARGEST_RISE.weigh(own.fraction_pruned, own.accuracy) @ own.accuracy
     assert naive > 0.08
@@ -115,7 +115,7 @@ def test_a_threshold(accuracy, holds, fails):
 
 
 def test_no_row_that_differs_is_no_proof_of_a_small_difference():
-    """Of 40 rows 7% may still differ, of 2000 not 1%."""
+    """With 40 rows 7% may still differ, with 2000 not even 1%."""
     for rows, status in ((40, False), (2000, True)):
         right = np.ones((3, rows))
         values = {"heads": 2, "row": np.arange(rows), "answers": np.ones(rows), "curve": [0] * 3}
